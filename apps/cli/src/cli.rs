@@ -1,0 +1,42 @@
+//! The command line: the one definition that parsing, help, man pages and completions come from.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{gather, lab, run, topo};
+
+/// Exit status of every refusal: bad input, something missing, something not permitted.
+pub const STATUS_REFUSED: u8 = 2;
+
+/// Keep every thread in the same neighbourhood as its memory.
+#[derive(Debug, Parser)]
+#[command(name = "quartier", version, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a program with its threads placed and its pages pulled to the threads that use them
+    Run(run::Args),
+    /// A real Linux on a machine with N nodes, under QEMU
+    Lab(lab::Args),
+    /// Draw a machine: nodes, CPUs, caches, memory and distances
+    Topo(topo::Args),
+    /// Save this machine's topology, to draw or replay it elsewhere
+    Gather(gather::Args),
+}
+
+impl Cli {
+    /// Runs the command and gives its exit status.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Run(args) => args.run(),
+            Command::Lab(args) => args.run(),
+            Command::Topo(args) => args.run(),
+            Command::Gather(args) => args.run(),
+        }
+    }
+}

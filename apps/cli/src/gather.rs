@@ -1,0 +1,13 @@
+//! `quartier gather`.
+
+use std::process::ExitCode;
+
+/// Options of `quartier gather`.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+impl Args {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        anyhow::bail!("not built yet")
+    }
+}

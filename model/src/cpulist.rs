@@ -1,0 +1,145 @@
+//! Sets of OS ids in the kernel's list format (`0-3,8,10-11`), as cpusets and /sys print them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The largest id accepted: well over any kernel's `NR_CPUS` (8192) and `MAX_NUMNODES` (1024).
+const ID_MAX: u32 = 65_535;
+
+/// A set of OS ids of CPUs or nodes, in the kernel's list format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CpuList(BTreeSet<u32>);
+
+/// Why a list could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{list}` is not a list of ids such as 0-3,8: {reason}")]
+pub struct CpuListError {
+    list: String,
+    reason: &'static str,
+}
+
+impl CpuList {
+    /// The ids in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether `id` is in the set.
+    #[must_use]
+    pub fn contains(&self, id: u32) -> bool {
+        self.0.contains(&id)
+    }
+
+    /// How many ids are in the set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the set is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<u32> for CpuList {
+    fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
+        Self(ids.into_iter().collect())
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = CpuListError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = |reason| CpuListError { list: text.trim().chars().take(80).collect(), reason };
+        let number = |digits: &str| {
+            let id: u32 = digits.trim().parse().map_err(|_| error("an id is a whole number"))?;
+            if id > ID_MAX {
+                return Err(error("an id is at most 65535"));
+            }
+            Ok(id)
+        };
+        let mut ids = BTreeSet::new();
+        for range in text.trim().split(',').filter(|part| !part.trim().is_empty()) {
+            let (first, last) = match range.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(range)?, number(range)?),
+            };
+            if first > last {
+                return Err(error("a range runs upwards"));
+            }
+            ids.extend(first..=last);
+        }
+        Ok(Self(ids))
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ids = self.iter().peekable();
+        let mut separator = "";
+        while let Some(first) = ids.next() {
+            let mut last = first;
+            while ids.next_if_eq(&(last + 1)).is_some() {
+                last += 1;
+            }
+            if first == last {
+                write!(f, "{separator}{first}")?;
+            } else {
+                write!(f, "{separator}{first}-{last}")?;
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<String> for CpuList {
+    type Error = CpuListError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<CpuList> for String {
+    fn from(list: CpuList) -> Self {
+        list.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_what_the_kernel_prints() {
+        let list: CpuList = "0-3,8,10-11\n".parse().unwrap();
+        assert_eq!(list.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 8, 10, 11]);
+        assert!("\n".parse::<CpuList>().unwrap().is_empty());
+        for bad in ["a", "3-1", "1-", "-1", "70000", "0-4294967295"] {
+            assert!(bad.parse::<CpuList>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn printing_and_reading_are_inverse(ids in prop::collection::btree_set(0u32..5000, 0..200)) {
+            let list: CpuList = ids.iter().copied().collect();
+            prop_assert_eq!(list.to_string().parse::<CpuList>().unwrap(), list);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,40}") {
+            let _ = text.parse::<CpuList>();
+        }
+    }
+}
