@@ -1,0 +1,205 @@
+//! The fixed part of the session: configuration and where everything else lies.
+
+/// First eight bytes of every session.
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"quartier");
+
+/// Raised whenever a field moves: launcher and runtime of different builds must not share memory.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// Words of a CPU mask: room for 8192 CPUs, x86-64's largest `NR_CPUS`.
+pub const NR_CPU_WORDS: usize = 128;
+
+/// A set of CPUs by OS id, one bit each.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuBits {
+    /// Bit `id % 64` of word `id / 64`.
+    pub words: [u64; NR_CPU_WORDS],
+}
+
+impl CpuBits {
+    /// No CPU.
+    pub const EMPTY: Self = Self { words: [0; NR_CPU_WORDS] };
+
+    /// Adds a CPU; ids over 8191 are left out.
+    pub fn insert(&mut self, os_id: u32) {
+        if let Some(word) = self.words.get_mut(os_id as usize / 64) {
+            *word |= 1 << (os_id % 64);
+        }
+    }
+
+    /// Whether the CPU is in the set.
+    #[must_use]
+    pub fn contains(&self, os_id: u32) -> bool {
+        self.words.get(os_id as usize / 64).is_some_and(|word| word >> (os_id % 64) & 1 == 1)
+    }
+
+    /// The CPUs in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut words = self.words;
+        for (word, other) in words.iter_mut().zip(other.words) {
+            *word &= other;
+        }
+        Self { words }
+    }
+
+    /// Whether there is no CPU in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// The CPUs, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..NR_CPU_WORDS as u32 * 64).filter(|&os_id| self.contains(os_id))
+    }
+
+    /// The mask as the bytes that `sched_setaffinity` takes.
+    #[must_use]
+    pub fn byte_len() -> usize {
+        NR_CPU_WORDS * 8
+    }
+}
+
+impl FromIterator<u32> for CpuBits {
+    fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
+        let mut bits = Self::EMPTY;
+        ids.into_iter().for_each(|os_id| bits.insert(os_id));
+        bits
+    }
+}
+
+macro_rules! wire_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $value:literal => $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[repr(u32)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$vdoc])* $variant = $value,)+ }
+
+        impl $name {
+            /// The value of a word read from shared memory, if it is one.
+            #[must_use]
+            pub fn from_wire(word: u32) -> Option<Self> {
+                match word { $($value => Some(Self::$variant),)+ _ => None }
+            }
+
+            /// Its name in options and reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+wire_enum! {
+    /// Where pages go.
+    Policy {
+        /// Observe and report only.
+        None = 0 => "none",
+        /// The kernel's default: pages stay where they were first touched.
+        FirstTouch = 1 => "first-touch",
+        /// Auto-Next-Touch (thesis 4.4.3).
+        NextTouch = 2 => "next-touch",
+        /// Round robin over the allowed nodes (`MPOL_INTERLEAVE`).
+        Interleave = 3 => "interleave",
+        /// Only on the nodes given (`MPOL_BIND`).
+        Bind = 4 => "bind",
+    }
+}
+
+wire_enum! {
+    /// How firmly a thread is held where it was placed.
+    Pin {
+        /// The thread is not placed at all.
+        None = 0 => "none",
+        /// It starts on the CPU chosen and may move between the CPUs of that node.
+        Node = 1 => "node",
+        /// It stays on the CPU chosen.
+        Cpu = 2 => "cpu",
+    }
+}
+
+wire_enum! {
+    /// By which kernel interface pages are caught at the next touch.
+    Rung {
+        /// None that is safe: threads are placed, pages stay.
+        None = 0 => "none",
+        /// `UFFDIO_MOVE` to a shadow range (Linux 6.8).
+        Move = 1 => "move",
+        /// `UFFDIO_RWPROTECT` (Linux 7.3).
+        Rwp = 2 => "rwp",
+    }
+}
+
+/// What the launcher asks of the runtime. Written once, before any process maps it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// A [`Policy`].
+    pub policy: u32,
+    /// A [`Pin`].
+    pub pin: u32,
+    /// The highest [`Rung`] that may be used.
+    pub rung_max: u32,
+    /// Share of a node's memory, in percent, that a process with one thread may fill; 0: no limit
+    /// (thesis 4.4.3, `R_max`).
+    pub initial_share_percent: u32,
+    /// Size of the block pulled at a first touch; a power of two, at least a page.
+    pub block_bytes: u64,
+    /// The block size up to which a sweeping thread's blocks grow; at least `block_bytes`.
+    pub block_bytes_max: u64,
+    /// The CPUs that the user allows: the affinity that `quartier run` itself started with.
+    pub allowed: CpuBits,
+}
+
+impl Config {
+    /// The policy, with unknown words read as [`Policy::None`].
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        Policy::from_wire(self.policy).unwrap_or(Policy::None)
+    }
+
+    /// The pinning, with unknown words read as [`Pin::None`].
+    #[must_use]
+    pub fn pin(&self) -> Pin {
+        Pin::from_wire(self.pin).unwrap_or(Pin::None)
+    }
+
+    /// The highest rung, with unknown words read as [`Rung::None`].
+    #[must_use]
+    pub fn rung_max(&self) -> Rung {
+        Rung::from_wire(self.rung_max).unwrap_or(Rung::None)
+    }
+}
+
+/// The start of the mapping.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`LAYOUT_VERSION`].
+    pub version: u32,
+    /// Nodes of the machine: the length of every per-node array.
+    pub nr_nodes: u32,
+    /// Length of the whole mapping in bytes.
+    pub size_bytes: u64,
+    /// Where the machine's JSON starts, in bytes from here.
+    pub machine_offset: u64,
+    /// Its length in bytes.
+    pub machine_len: u64,
+    /// Where the decision tree's counters (`AtomicU32`) start.
+    pub tree_offset: u64,
+    /// How many there are.
+    pub nr_tree_slots: u64,
+    /// Where the process slots start.
+    pub processes_offset: u64,
+    /// How many there are.
+    pub nr_processes: u64,
+    /// Bytes from one slot to the next.
+    pub process_stride: u64,
+    /// What to do.
+    pub config: Config,
+}
