@@ -1,0 +1,61 @@
+//! Many threads decide at once on one set of slots.
+
+use std::thread;
+
+use quartier_decide::dqdt::{Allowed, ClusterId, Estimates, Tree};
+use quartier_decide::policy::thread::{Request, decide_and_count};
+use quartier_model::{CpuId, SyntheticSpec};
+
+const DECIDERS: u32 = 8;
+
+fn tree(nr_nodes: usize, nr_cpus: u32) -> Tree {
+    Tree::build(&SyntheticSpec::uniform(nr_nodes, nr_cpus).machine().unwrap())
+}
+
+#[test]
+fn concurrent_deciders_do_not_share_cpus_while_idle_ones_are_left() {
+    let tree = tree(16, 4);
+    let allowed = Allowed::all(&tree);
+    for _ in 0..200 {
+        let slots = tree.new_slots();
+        let estimates = Estimates::new(&tree, &slots).unwrap();
+        thread::scope(|scope| {
+            for decider in 0..DECIDERS {
+                let (estimates, allowed) = (&estimates, &allowed);
+                scope.spawn(move || {
+                    for _ in 0..64 / DECIDERS {
+                        let request = Request::new(Some(CpuId(decider * 8)), allowed);
+                        decide_and_count(estimates, &request).unwrap();
+                    }
+                });
+            }
+        });
+        let doubled = (0..64).filter(|&cpu| estimates.nr_threads_on(CpuId(cpu)) > 1).count();
+        // A decider that meets others half-way through their additions may end in attempt 3.
+        assert!(doubled <= DECIDERS as usize, "{doubled} of 64 CPUs have two threads");
+        assert_eq!(estimates.nr_threads(tree.root()), 64);
+    }
+}
+
+#[test]
+fn nothing_is_lost_while_threads_come_and_go() {
+    let tree = tree(4, 2);
+    let slots = tree.new_slots();
+    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let allowed = Allowed::all(&tree);
+    thread::scope(|scope| {
+        for decider in 0..DECIDERS {
+            let (estimates, allowed) = (&estimates, &allowed);
+            scope.spawn(move || {
+                for _ in 0..5_000 {
+                    let request = Request::new(Some(CpuId(decider)), allowed);
+                    let decision = decide_and_count(estimates, &request).unwrap();
+                    estimates.remove_thread(decision.cpu).unwrap();
+                }
+            });
+        }
+    });
+    for at in (0..tree.clusters().len() as u32).map(ClusterId) {
+        assert_eq!(estimates.nr_threads(at), 0);
+    }
+}
