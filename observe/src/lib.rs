@@ -1,1 +1,31 @@
-//! See the crate description.
+//! What the kernel says about a machine and its processes, with the root as a parameter.
+//!
+//! A [`Host`] is the running kernel, a directory that looks like one (a container's or a guest's
+//! root, a test's tempdir), or a [`Gathered`] file saved on another machine. One reader serves all
+//! three, so what works on a fixture works live.
+//!
+//! Absent is not zero: what a kernel does not say is `None` or [`Provenance::Assumed`]
+//! (a kernel without `CONFIG_NUMA` has no node directory); what it says and we cannot read is an
+//! [`Error`] with the file's path.
+//!
+//! **Why not hwloc.** hwloc reads /sys well, and a saved copy too, but the copy's root is one
+//! environment variable (`HWLOC_FSROOT`) for the whole process, offline CPUs are dropped while
+//! reading, an archive of many files is what its `hwloc-gather-topology` saves, and the C library
+//! would have to be there wherever we run. What we need of /sys is a dozen kinds of files.
+//!
+//! [`Provenance::Assumed`]: quartier_model::Provenance::Assumed
+#![forbid(unsafe_code)]
+
+mod cpus;
+mod error;
+mod gathered;
+mod host;
+mod machine;
+mod nodes;
+mod parse;
+mod process;
+
+pub use error::{Error, Result};
+pub use gathered::{GATHERED_FORMAT, Gathered, machine_from_json};
+pub use host::Host;
+pub use process::{Pid, ProcessLimits};

@@ -1,0 +1,183 @@
+//! A saved copy of the files that tell a machine's topology, in one file.
+//!
+//! The files are saved as the kernel gave them, not as this version understood them, so a better
+//! reader can read old fixtures again. One JSON object, path to text, sorted: every tool reads it,
+//! a diff shows which file of /sys changed, and a pull request needs no archive. Left out is what
+//! changes from minute to minute (all of `meminfo` but the total) and whatever could tell the
+//! machine from another of its kind: serial numbers, addresses, the host name, the local suffix of
+//! the kernel's version.
+
+use quartier_model::{Machine, MachineParts, NodeOsId, Origin};
+use serde::{Deserialize, Serialize};
+
+use crate::cpus::{self, CACHE_INDICES_MAX};
+use crate::host::Files;
+use crate::{Error, Host, Result, parse};
+
+/// The version of the file; raised when a reader of the old form would go wrong.
+pub const GATHERED_FORMAT: u32 = 1;
+
+/// What a machine without a name is called.
+const UNNAMED: &str = "unnamed";
+
+/// Saved without what follows the first hyphen, which can name who built the kernel.
+const RELEASE: &str = "proc/sys/kernel/osrelease";
+
+/// Files of every machine.
+const MACHINE_FILES: [&str; 8] = [
+    "sys/devices/system/cpu/online",
+    "sys/devices/system/cpu/possible",
+    "sys/devices/system/cpu/present",
+    "sys/devices/system/node/has_cpu",
+    "sys/devices/system/node/has_memory",
+    "sys/devices/system/node/has_normal_memory",
+    "sys/devices/system/node/online",
+    "sys/devices/system/node/possible",
+];
+
+/// Files of every node; the last two tell which nodes' CPUs reach its memory fastest.
+const NODE_FILES: [&str; 4] =
+    ["cpulist", "distance", "access0/initiators/read_latency", "access0/initiators/read_bandwidth"];
+
+/// Files of every CPU. The reader does not use all of them yet.
+const CPU_FILES: [&str; 7] = [
+    "cpu_capacity",
+    "topology/cluster_id",
+    "topology/core_cpus_list",
+    "topology/core_id",
+    "topology/die_id",
+    "topology/package_cpus_list",
+    "topology/physical_package_id",
+];
+
+/// Files of every cache.
+const CACHE_FILES: [&str; 5] = ["id", "level", "shared_cpu_list", "size", "type"];
+
+/// A saved copy of the files that tell a machine's topology.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gathered {
+    format: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Set by hand in files that no machine was gathered for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    synthetic: bool,
+    files: Files,
+}
+
+impl Gathered {
+    /// Saves a host's files. The machine is read first: what cannot be read is not worth saving.
+    ///
+    /// # Errors
+    /// When the machine cannot be read.
+    pub fn gather(host: &Host, name: Option<String>) -> Result<Self> {
+        let machine = host.machine()?;
+        let mut files = Files::new();
+        let mut save = |path: String| -> Result<bool> {
+            let text = host.read(&path)?;
+            Ok(text.map(|text| files.insert(path, text)).is_some())
+        };
+        for path in MACHINE_FILES {
+            save(path.to_owned())?;
+        }
+        for node in machine.nodes() {
+            for file in NODE_FILES {
+                save(format!("sys/devices/system/node/node{}/{file}", node.os_id.0))?;
+            }
+        }
+        for cpu in machine.cpus() {
+            let dir = format!("{}/cpu{}", cpus::DIR, cpu.os_id.0);
+            for file in CPU_FILES {
+                save(format!("{dir}/{file}"))?;
+            }
+            for index in 0..CACHE_INDICES_MAX {
+                let saved =
+                    CACHE_FILES.map(|file| save(format!("{dir}/cache/index{index}/{file}")));
+                if !saved
+                    .into_iter()
+                    .try_fold(false, |any, saved| saved.map(|saved| any | saved))?
+                {
+                    break;
+                }
+            }
+        }
+        save_memory(host, &machine, &mut files)?;
+        if let Some(release) = host.read(RELEASE)? {
+            let version = release.split('-').next().unwrap_or_default().trim();
+            files.insert(RELEASE.to_owned(), format!("{version}\n"));
+        }
+        Ok(Self { format: GATHERED_FORMAT, name, synthetic: false, files })
+    }
+
+    /// Reads a saved file's text.
+    ///
+    /// # Errors
+    /// When it is not one, or one of another format.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let gathered: Self = serde_json::from_str(text)?;
+        if gathered.format != GATHERED_FORMAT {
+            return Err(Error::Format { found: gathered.format });
+        }
+        Ok(gathered)
+    }
+
+    /// The text of the file: the same machine always gives the same.
+    ///
+    /// # Panics
+    /// Never: strings serialise.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("strings serialise");
+        text.push('\n');
+        text
+    }
+
+    /// What the machine is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(UNNAMED)
+    }
+
+    /// Calls a machine that has no name after its file.
+    #[must_use]
+    pub fn or_named(mut self, name: &str) -> Self {
+        self.name.get_or_insert_with(|| name.to_owned());
+        self
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+}
+
+/// Of `meminfo` the total alone: the rest changes while we look.
+fn save_memory(host: &Host, machine: &Machine, files: &mut Files) -> Result<()> {
+    let node_path =
+        |NodeOsId(os_id): NodeOsId| format!("sys/devices/system/node/node{os_id}/meminfo");
+    let of_nodes = machine.nodes().iter().map(|node| node_path(node.os_id));
+    for path in of_nodes.chain(["proc/meminfo".to_owned()]) {
+        let Some(text) = host.read(&path)? else { continue };
+        if let Some(line) = text.lines().find(|line| parse::is_meminfo_line(line, "MemTotal")) {
+            files.insert(path, format!("{line}\n"));
+        }
+    }
+    Ok(())
+}
+
+/// The machine of a file that `quartier gather` or `quartier topo --json` made. Whatever the file
+/// says, the machine is not [`Origin::Live`]: it must not be acted on.
+///
+/// # Errors
+/// When the text is neither, or the machine in it cannot be read.
+pub fn machine_from_json(text: &str, name: &str) -> Result<Machine> {
+    let value: serde_json::Value = serde_json::from_str(text)?;
+    if value.get("files").is_some() {
+        return Host::gathered(Gathered::from_json(text)?.or_named(name)).machine();
+    }
+    let mut parts: MachineParts = serde_json::from_value(value)?;
+    if let Origin::Live { .. } = parts.origin {
+        parts.origin = Origin::Gathered { name: name.to_owned() };
+    }
+    Ok(Machine::try_from(parts)?)
+}
