@@ -120,6 +120,13 @@ fn draft_node(machine: &Machine, cpus: &[CpuId], node: Option<NodeId>) -> Draft 
     for &cpu in cpus {
         by_llc.entry(machine.cpus()[cpu.index()].llc).or_default().push(cpu);
     }
+    // A cache of one core is nobody's neighbourhood: such cores fill leaves together.
+    let is_private = |cpus: &[CpuId]| cpus.iter().all(|&cpu| same_core(machine, cpus[0], cpu));
+    let (private, mut by_llc): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        by_llc.into_iter().partition(|(_, cpus)| is_private(cpus));
+    if !private.is_empty() {
+        by_llc.entry(None).or_default().extend(private.into_values().flatten());
+    }
     let caches = by_llc.into_iter().map(|(llc, cpus)| {
         let leaf = |cpus| Draft { node, llc, cpus, children: Vec::new() };
         join_in_order(chunk_by_core(machine, cpus).into_iter().map(leaf).collect())
