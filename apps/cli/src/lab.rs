@@ -1,13 +1,61 @@
-//! `quartier lab`.
+//! `quartier lab`: a real Linux on a machine with N nodes, under QEMU.
 
+mod doctor;
+mod fetch;
+mod hidden;
+mod run;
+
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+use clap::Subcommand;
 
 /// Options of `quartier lab`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Boot a kernel on a machine with N nodes and run a program of this machine in it
+    Run(run::Args),
+    /// Check everything the lab needs, and say how to get what is missing
+    Doctor(doctor::Args),
+    /// Fetch kernels and QEMU ahead, for use without a network
+    Fetch(fetch::FetchArgs),
+    /// List the kernels in the cache
+    Kernels(fetch::KernelsArgs),
+    #[command(flatten)]
+    Hidden(hidden::Command),
+}
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        anyhow::bail!("not built yet")
+        let result = match self.command {
+            Command::Run(args) => args.run(),
+            Command::Doctor(args) => args.run(),
+            Command::Fetch(args) => args.run(),
+            Command::Kernels(args) => args.run(),
+            Command::Hidden(command) => command.run(),
+        };
+        // The lab's own failures have statuses of their own, apart from a refusal's.
+        match result {
+            Err(error) => match error.downcast_ref::<quartier_lab::Error>() {
+                Some(lab_error) => {
+                    eprintln!("quartier: {lab_error}");
+                    Ok(ExitCode::from(lab_error.exit_status()))
+                }
+                None => Err(error),
+            },
+            done => done,
+        }
     }
+}
+
+/// Says on standard error what takes long.
+fn progress(text: &str) {
+    let _ = writeln!(io::stderr(), "quartier: {text}");
 }

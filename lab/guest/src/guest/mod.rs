@@ -1,0 +1,210 @@
+//! One run: boot a guest, run one command in it as if it were on this machine, tell how it went.
+
+mod console;
+mod input;
+mod machine;
+mod program;
+mod run;
+mod signals;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quartier_model::{Bytes, DistanceMatrix};
+use serde::Serialize;
+
+use crate::cache::Cache;
+use crate::error::{Context, Result};
+use crate::frame::Exit;
+use crate::kernel::Kernel;
+use crate::qemu::Qemu;
+use crate::topology::Topology;
+
+pub use program::resolve as resolve_program;
+pub use run::run;
+
+/// What to boot and what to run in it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The machine.
+    pub topology: Topology,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// What runs it.
+    pub qemu: Qemu,
+    /// The `quartier` program, which is also the guest's first process.
+    pub quartier: PathBuf,
+    /// Program and arguments; a plain name is looked for on the `PATH`.
+    pub command: Vec<OsString>,
+    /// Its working directory.
+    pub directory: PathBuf,
+    /// Its environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Folders the guest may write to; all else it writes is forgotten.
+    pub writable: Vec<PathBuf>,
+    /// Run it as the guest's root, whoever asks. On the host it stays the caller.
+    pub as_root: bool,
+    /// More words for the kernel's command line.
+    pub kernel_args: Vec<String>,
+    /// Use /dev/kvm.
+    pub kvm: bool,
+    /// End the run after this long.
+    pub time_limit: Option<Duration>,
+    /// Call a guest hung that has said nothing for this long.
+    pub hang_limit: Duration,
+    /// Pass on the signals this process gets, and end with it.
+    pub handle_signals: bool,
+}
+
+/// The default of [`Request::hang_limit`]: busy guests of many CPUs are slow to answer.
+pub const HANG_LIMIT: Duration = Duration::from_secs(120);
+
+impl Request {
+    /// A request with this process's directory and environment, and nothing writable.
+    ///
+    /// # Errors
+    /// When this process's program or directory is gone.
+    pub fn new(
+        topology: Topology,
+        kernel: Kernel,
+        qemu: Qemu,
+        command: Vec<OsString>,
+    ) -> Result<Self> {
+        Ok(Self {
+            topology,
+            kernel,
+            qemu,
+            quartier: std::env::current_exe().doing("find this program")?,
+            command,
+            directory: std::env::current_dir().doing("find the working directory")?,
+            environment: std::env::vars_os().collect(),
+            writable: Vec::new(),
+            as_root: false,
+            kernel_args: Vec::new(),
+            kvm: false,
+            time_limit: None,
+            hang_limit: HANG_LIMIT,
+            handle_signals: false,
+        })
+    }
+}
+
+/// Where the command's input comes from.
+#[derive(Debug)]
+pub enum Input {
+    /// Nowhere: it ends at once.
+    Null,
+    /// This text.
+    Bytes(Vec<u8>),
+    /// An open file, pipe or terminal.
+    File(OwnedFd),
+    /// A terminal: the command gets one too, and this one is put into raw mode meanwhile.
+    Terminal {
+        /// The terminal.
+        file: OwnedFd,
+        /// Whether standard error is the terminal too.
+        stderr: bool,
+    },
+}
+
+/// Where things come from and go to.
+pub struct Streams {
+    /// The command's standard input.
+    pub input: Input,
+    /// The command's standard output.
+    pub output: Box<dyn Write>,
+    /// The command's standard error.
+    pub error: Box<dyn Write>,
+    /// The kernel's console, as it comes.
+    pub console: Option<Box<dyn Write + Send>>,
+}
+
+/// How a run went.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What `uname -r` prints in the guest.
+    pub kernel: String,
+    /// The version of QEMU.
+    pub qemu: String,
+    /// CPUs of each node.
+    pub cpus: Vec<u32>,
+    /// Memory of each node, in bytes.
+    pub memory_bytes: Vec<Bytes>,
+    /// Distances between the nodes.
+    pub distances: DistanceMatrix,
+    /// From the start to the command's start; unknown if it did not start.
+    pub boot_ms: Option<u64>,
+    /// From the start to the end.
+    pub elapsed_ms: u64,
+    /// How the command ended.
+    #[serde(skip)]
+    pub exit: Exit,
+    /// The same as a shell would have it.
+    pub exit_status: u8,
+}
+
+/// What a captured command wrote and how it ended.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    /// How the run went.
+    pub report: Report,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: Vec<u8>,
+}
+
+/// Runs with `input` and keeps what the command writes.
+///
+/// # Errors
+/// As [`run`].
+pub fn capture(request: &Request, input: Input) -> Result<Captured> {
+    let (output, stdout) = Shared::new();
+    let (error, stderr) = Shared::new();
+    let report = run(
+        request,
+        Streams { input, output: Box::new(output), error: Box::new(error), console: None },
+    )?;
+    Ok(Captured { report, stdout: stdout.take(), stderr: stderr.take() })
+}
+
+/// A buffer with two owners.
+#[derive(Clone, Default)]
+struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+impl Shared {
+    fn new() -> (Self, Self) {
+        let one = Self::default();
+        (one.clone(), one)
+    }
+
+    fn take(&self) -> Vec<u8> {
+        self.0.take()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The kernel and QEMU to use, fetched if need be.
+///
+/// # Errors
+/// When one of them is neither here nor can be fetched.
+pub fn prepare(
+    spec: &crate::kernel::KernelSpec,
+    cache: &Cache,
+    progress: &dyn Fn(&str),
+) -> Result<(Kernel, Qemu)> {
+    Ok((Kernel::find(spec, cache, progress)?, Qemu::find(cache, progress)?))
+}

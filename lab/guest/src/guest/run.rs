@@ -1,0 +1,317 @@
+//! The host's side of a run, from start to status.
+
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use quartier_model::NodeId;
+
+use super::input::Pump;
+use super::machine::{Processes, check_kernel_arg};
+use super::signals::{Ending, Forwarder, window_size};
+use super::{Input, Report, Request, Streams, program};
+use crate::error::{Context, Error, Result};
+use crate::frame::{Exit, Frame, Start};
+use crate::modules::{ModuleTree, NEEDED};
+use crate::{initramfs, limits};
+
+/// Frames read ahead of what this process has written out.
+const FRAMES_AHEAD: usize = 16;
+/// How long booting may take: firmware and kernel, and each CPU.
+const BOOT_LIMIT: Duration = Duration::from_secs(120);
+const BOOT_LIMIT_PER_CPU: Duration = Duration::from_secs(8);
+/// How often limits are looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Runs a command in a guest.
+///
+/// # Errors
+/// When something asked for cannot be, or when the guest ends before the command does.
+pub fn run(request: &Request, streams: Streams) -> Result<Report> {
+    let begun = Instant::now();
+    let start = plan(request, &streams.input)?;
+    let modules = match &request.kernel.modules {
+        Some(folder) => ModuleTree::open(folder)?.load_order(&NEEDED)?,
+        None => Vec::new(),
+    };
+    let initramfs = initramfs::build(&request.quartier, &modules)?;
+    let (ours, theirs) = UnixStream::pair().doing("make a socket")?;
+    let mut shares = vec![("root".to_owned(), Path::new("/"), false)];
+    for ((tag, _), path) in start.writable.iter().zip(&request.writable) {
+        shares.push((tag.clone(), path, true));
+    }
+    let mut processes = Processes::start(request, &initramfs, theirs, &shares, streams.console)?;
+    drop(initramfs);
+    let ending = Ending::new(processes.qemu_id());
+    let (to_guest, frames_out) = mpsc::channel();
+    let (frames_in, from_guest) = mpsc::sync_channel(FRAMES_AHEAD);
+    let reading = ours.try_clone().doing("use a socket")?;
+    thread::spawn(move || write_frames(ours, &frames_out));
+    thread::spawn(move || read_frames(reading, &frames_in));
+    let started = Arc::new(AtomicBool::new(false));
+    let _forwarder = request
+        .handle_signals
+        .then(|| Forwarder::start(to_guest.clone(), started.clone(), ending.clone()))
+        .transpose()?;
+    let mut run = Run {
+        request,
+        begun,
+        start: Some(start),
+        input: Some(streams.input),
+        output: streams.output,
+        error: streams.error,
+        to_guest,
+        ending,
+        started,
+        pump: None,
+        boot: None,
+        heard: Instant::now(),
+    };
+    let end = run.until_end(&from_guest);
+    run.pump = None;
+    let exit = run.judge(end, &mut processes)?;
+    Ok(run.report(exit))
+}
+
+fn write_frames(mut port: UnixStream, frames: &Receiver<Frame>) {
+    while let Ok(frame) = frames.recv() {
+        if frame.write(&mut port).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_frames(mut port: UnixStream, frames: &SyncSender<Frame>) {
+    while let Ok(Some(frame)) = Frame::read(&mut port) {
+        if frames.send(frame).is_err() {
+            return;
+        }
+    }
+}
+
+/// Everything the guest is told about the command.
+fn plan(request: &Request, input: &Input) -> Result<Start> {
+    request.kernel_args.iter().try_for_each(|arg| check_kernel_arg(arg))?;
+    let name =
+        request.command.first().ok_or_else(|| Error::refused("there is no command to run"))?;
+    let search = request.environment.iter().find(|(name, _)| name == "PATH").map(|(_, v)| v);
+    let path = program::resolve(name, &request.directory, search)?;
+    let mut command = vec![path.into_os_string().into_vec()];
+    command.extend(request.command.iter().skip(1).map(|arg| arg.as_bytes().to_vec()));
+    for folder in &request.writable {
+        if !folder.is_dir() || !folder.is_absolute() {
+            return Err(Error::refused(format!(
+                "--rw={} cannot be: it is not a folder on this machine",
+                folder.display()
+            )));
+        }
+    }
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    let ids = if request.as_root {
+        (0, 0, Vec::new())
+    } else {
+        let groups = rustix::process::getgroups().doing("find this process's groups")?;
+        (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+            groups.iter().map(|gid| gid.as_raw()).collect(),
+        )
+    };
+    let (terminal, terminal_stderr) = match input {
+        Input::Terminal { file, stderr } => (Some(window_size(file).unwrap_or((24, 80))), *stderr),
+        _ => (None, false),
+    };
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let bytes = |text: &std::ffi::OsString| text.as_bytes().to_vec();
+    Ok(Start {
+        command,
+        name: bytes(name),
+        environment: request.environment.iter().map(|(n, v)| (bytes(n), bytes(v))).collect(),
+        directory: request.directory.as_os_str().as_bytes().to_vec(),
+        uid: ids.0,
+        gid: ids.1,
+        groups: ids.2,
+        umask: umask.as_raw_mode(),
+        limits: limits::current(),
+        terminal,
+        terminal_stderr,
+        writable: request
+            .writable
+            .iter()
+            .enumerate()
+            .map(|(index, path)| (format!("rw{index}"), path.as_os_str().as_bytes().to_vec()))
+            .collect(),
+        binds: kernel_files(request),
+        hostname: rustix::system::uname().nodename().to_bytes().to_vec(),
+        time_ns: time.as_nanos() as u64,
+    })
+}
+
+/// The booted kernel's modules and configuration, where programs look for them.
+fn kernel_files(request: &Request) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let kernel = &request.kernel;
+    let places = [
+        (&kernel.modules, format!("/lib/modules/{}", kernel.release)),
+        (&kernel.config, format!("/boot/config-{}", kernel.release)),
+    ];
+    let elsewhere = |(path, place): (&Option<std::path::PathBuf>, String)| {
+        let path = path.clone().filter(|path| path != Path::new(&place))?;
+        Some((path.into_os_string().into_vec(), place.into_bytes()))
+    };
+    places.into_iter().filter_map(elsewhere).collect()
+}
+
+/// How a run came to its end.
+enum End {
+    Exit(Exit),
+    GuestFailed(String),
+    /// The guest is gone without having said why.
+    Gone,
+    Hung(Duration),
+    BootTooLong(Duration),
+    TimeLimit(Duration),
+    /// Nobody reads the command's output any more.
+    OutputClosed,
+}
+
+struct Run<'a> {
+    request: &'a Request,
+    begun: Instant,
+    start: Option<Start>,
+    input: Option<Input>,
+    output: Box<dyn Write>,
+    error: Box<dyn Write>,
+    to_guest: Sender<Frame>,
+    ending: Ending,
+    started: Arc<AtomicBool>,
+    pump: Option<Pump>,
+    boot: Option<Duration>,
+    heard: Instant,
+}
+
+impl Run<'_> {
+    fn until_end(&mut self, from_guest: &Receiver<Frame>) -> Result<End> {
+        loop {
+            match from_guest.recv_timeout(TICK) {
+                Ok(frame) => {
+                    if let Some(end) = self.take(frame)? {
+                        return Ok(end);
+                    }
+                    // Only now: writing out may have taken long.
+                    self.heard = Instant::now();
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(End::Gone),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(end) = self.silence() {
+                        return Ok(end);
+                    }
+                }
+            }
+            if let Some(limit) = self.request.time_limit.filter(|l| self.begun.elapsed() > *l) {
+                return Ok(End::TimeLimit(limit));
+            }
+        }
+    }
+
+    /// Whether nothing was heard for too long.
+    fn silence(&self) -> Option<End> {
+        let silent = self.heard.elapsed();
+        if self.boot.is_some() {
+            return (silent > self.request.hang_limit).then_some(End::Hung(silent));
+        }
+        let limit = BOOT_LIMIT + BOOT_LIMIT_PER_CPU * self.request.topology.nr_cpus() as u32;
+        (self.begun.elapsed() > limit).then_some(End::BootTooLong(limit))
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<Option<End>> {
+        let written = match frame {
+            Frame::Hello(_) => {
+                if let Some(start) = self.start.take() {
+                    let _ = self.to_guest.send(Frame::Start(Box::new(start)));
+                }
+                Ok(())
+            }
+            Frame::Started => {
+                self.boot = Some(self.begun.elapsed());
+                self.started.store(true, Ordering::SeqCst);
+                if let Some(input) = self.input.take() {
+                    let pump = Pump::start(input, self.to_guest.clone(), self.ending.clone())?;
+                    self.pump = Some(pump);
+                }
+                Ok(())
+            }
+            Frame::Credit(bytes) => {
+                if let Some(pump) = &self.pump {
+                    pump.grant(bytes);
+                }
+                Ok(())
+            }
+            Frame::Output(data) => self.output.write_all(&data).and_then(|()| self.output.flush()),
+            Frame::ErrorOutput(data) => {
+                self.error.write_all(&data).and_then(|()| self.error.flush())
+            }
+            Frame::Exit(exit) => return Ok(Some(End::Exit(exit))),
+            Frame::Failed(why) => return Ok(Some(End::GuestFailed(why))),
+            _ => Ok(()),
+        };
+        Ok(written.is_err().then_some(End::OutputClosed))
+    }
+
+    /// What an end means, once everything has stopped.
+    fn judge(&self, end: Result<End>, processes: &mut Processes) -> Result<Exit> {
+        let gone = matches!(end, Ok(End::Gone));
+        let status = if gone { processes.wait_qemu()? } else { processes.end_qemu()? };
+        let console = processes.console.take().map(|tail| tail.finish()).unwrap_or_default();
+        let complaints = processes.complaints.take().map(|tail| tail.finish()).unwrap_or_default();
+        if let Some(signal) = self.ending.signal() {
+            return Ok(Exit::Signal(signal));
+        }
+        let what = match end? {
+            End::Exit(exit) => return Ok(exit),
+            End::OutputClosed => return Ok(Exit::Signal(signal_hook::consts::SIGPIPE)),
+            End::TimeLimit(limit) => return Err(Error::TimedOut { seconds: limit.as_secs() }),
+            End::GuestFailed(what) => return Err(Error::GuestFailed { what, console }),
+            End::Hung(silent) => format!(
+                "the guest hangs: it has said nothing for {} s (--hang-timeout)",
+                silent.as_secs()
+            ),
+            End::BootTooLong(limit) => {
+                format!("the guest did not start within {} s", limit.as_secs())
+            }
+            End::Gone if console.contains("Kernel panic") => "the guest's kernel panicked".into(),
+            End::Gone if !status.success() => {
+                let server = processes.server_complaints();
+                format!("QEMU ended ({status}): {}", [complaints, server].join(" ").trim())
+            }
+            End::Gone => "the guest switched itself off before the command ended".into(),
+        };
+        Err(Error::GuestDied { what, console })
+    }
+
+    fn report(&self, exit: Exit) -> Report {
+        let machine = self.request.topology.machine();
+        let nodes = 0..machine.nodes().len() as u32;
+        Report {
+            kernel: self.request.kernel.release.clone(),
+            qemu: self.request.qemu.version.clone(),
+            cpus: nodes.map(|node| machine.node_cpus(NodeId(node)).len() as u32).collect(),
+            memory_bytes: machine
+                .nodes()
+                .iter()
+                .map(|node| node.memory.unwrap_or_default())
+                .collect(),
+            distances: machine.distances().clone(),
+            boot_ms: self.boot.map(|boot| boot.as_millis() as u64),
+            elapsed_ms: self.begun.elapsed().as_millis() as u64,
+            exit,
+            exit_status: exit.shell_status(),
+        }
+    }
+}
