@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use quartier_model::MachineError;
 use thiserror::Error;
 
-/// Why something could not be read.
+/// Why something could not be read. The message says all, so there is no `source` to add to it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // The messages are the documentation.
 pub enum Error {
-    #[error("cannot read {path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    #[error("cannot read {path}: {cause}")]
+    Io { path: PathBuf, cause: io::Error },
     #[error("{path} is missing: {remedy}")]
     Missing { path: PathBuf, remedy: &'static str },
     #[error("{path} says `{found}`, and {expected} was expected")]
@@ -20,15 +20,27 @@ pub enum Error {
     #[error("{path} does not agree with the rest: {reason}; if a CPU or node came or went, retry")]
     Inconsistent { path: PathBuf, reason: String },
     #[error("what the kernel says makes no machine: {0}")]
-    Machine(#[from] MachineError),
+    Machine(MachineError),
     #[error("this is neither a gathered nor a serialised machine: {0}")]
-    Json(#[from] serde_json::Error),
+    Json(serde_json::Error),
     #[error("gathered format {found} is not {}: gather the machine again", crate::GATHERED_FORMAT)]
     Format { found: u32 },
 }
 
 /// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<MachineError> for Error {
+    fn from(error: MachineError) -> Self {
+        Self::Machine(error)
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}
 
 /// How much of a malformed file an error quotes.
 const QUOTED_CHARS_MAX: usize = 60;

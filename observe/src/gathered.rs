@@ -60,7 +60,7 @@ pub struct Gathered {
     format: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// Set by hand in files that no machine was gathered for.
+    /// Set in files that a program or a person made up: no such machine was seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     synthetic: bool,
     files: Files,
@@ -146,17 +146,34 @@ impl Gathered {
         self
     }
 
+    /// Whether it was made up.
+    #[must_use]
+    pub fn is_synthetic(&self) -> bool {
+        self.synthetic
+    }
+
+    /// A made-up machine from files as a kernel would give them.
+    #[must_use]
+    pub fn synthetic(name: &str, files: impl IntoIterator<Item = (String, String)>) -> Self {
+        let files = files.into_iter().collect();
+        Self { format: GATHERED_FORMAT, name: Some(name.to_owned()), synthetic: true, files }
+    }
+
     pub(crate) fn file(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 }
 
-/// Of `meminfo` the total alone: the rest changes while we look.
+/// Of `meminfo` the total alone: the rest changes while we look. The whole machine's where no node
+/// has one.
 fn save_memory(host: &Host, machine: &Machine, files: &mut Files) -> Result<()> {
     let node_path =
         |NodeOsId(os_id): NodeOsId| format!("sys/devices/system/node/node{os_id}/meminfo");
     let of_nodes = machine.nodes().iter().map(|node| node_path(node.os_id));
     for path in of_nodes.chain(["proc/meminfo".to_owned()]) {
+        if path == "proc/meminfo" && files.keys().any(|path| path.ends_with("/meminfo")) {
+            break;
+        }
         let Some(text) = host.read(&path)? else { continue };
         if let Some(line) = text.lines().find(|line| parse::is_meminfo_line(line, "MemTotal")) {
             files.insert(path, format!("{line}\n"));

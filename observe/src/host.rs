@@ -60,6 +60,9 @@ impl Host {
         Ok(match &self.source {
             Source::Live => Origin::Live { kernel: self.kernel_release()? },
             Source::Root { name, .. } => Origin::Gathered { name: name.clone() },
+            Source::Gathered(gathered) if gathered.is_synthetic() => {
+                Origin::Synthetic { spec: gathered.name().to_owned() }
+            }
             Source::Gathered(gathered) => Origin::Gathered { name: gathered.name().to_owned() },
         })
     }
@@ -70,7 +73,7 @@ impl Host {
             Source::Gathered(gathered) => Ok(gathered.file(path).map(str::to_owned)),
             Source::Live | Source::Root { .. } => {
                 let path = self.full_path(path);
-                read_text(&path).map_err(|source| Error::Io { path, source })
+                read_text(&path).map_err(|cause| Error::Io { path, cause })
             }
         }
     }

@@ -1,0 +1,137 @@
+//! `quartier topo` and `quartier gather`, run as a user runs them.
+//!
+//! Every machine of `observe/machines` has its expected drawing beside it, `NAME.topo.txt`;
+//! `QUARTIER_BLESS=1 cargo test -p quartier-cli` writes them anew.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+fn quartier(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_quartier")).args(args).output().unwrap()
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = quartier(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one sentence a refusal consists of.
+fn refusal(args: &[&str]) -> String {
+    let output = quartier(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn machines() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../observe/machines");
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut machines: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|kind| kind == "json")).collect();
+    machines.sort();
+    assert!(machines.len() >= 4, "{machines:?}");
+    machines
+}
+
+#[test]
+fn every_kept_machine_is_drawn_as_before() {
+    for path in machines() {
+        let machine = path.to_str().unwrap();
+        let drawn = stdout(&["topo", "--machine", machine])
+            + "\n"
+            + &stdout(&["topo", "--tree", "--machine", machine]);
+        let expected = path.with_extension("topo.txt");
+        if env::var_os("QUARTIER_BLESS").is_some() {
+            fs::write(&expected, &drawn).unwrap();
+        }
+        assert_eq!(drawn, fs::read_to_string(&expected).unwrap(), "{machine}");
+    }
+}
+
+#[test]
+fn json_is_read_again_as_the_same_machine() {
+    for path in machines() {
+        let json = stdout(&["topo", "--json", "--machine", path.to_str().unwrap()]);
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join("copy.json");
+        fs::write(&copy, &json).unwrap();
+        assert_eq!(stdout(&["topo", "--json", "--machine", copy.to_str().unwrap()]), json);
+    }
+}
+
+#[test]
+fn drawings_are_xml_with_every_cpu() {
+    for path in machines() {
+        let machine = path.to_str().unwrap();
+        let drawing = stdout(&["topo", "--svg", "-", "--machine", machine]);
+        let drawing = roxmltree::Document::parse(&drawing).unwrap();
+        let is_cpu = |node: &roxmltree::Node<'_, '_>| {
+            node.has_tag_name("title") && node.text().unwrap_or_default().starts_with("CPU ")
+        };
+        let json: serde_json::Value =
+            serde_json::from_str(&stdout(&["topo", "--json", "--machine", machine])).unwrap();
+        let nr_cpus = json["cpus"].as_array().unwrap().len();
+        assert_eq!(drawing.descendants().filter(is_cpu).count(), nr_cpus, "{machine}");
+    }
+}
+
+#[test]
+fn a_thousand_nodes_fit_on_a_screen() {
+    let text = stdout(&["topo", "--synthetic", "1024x4"]);
+    assert!(text.lines().count() < 10, "{text}");
+    assert!(text.contains("nodes 0-1023") && text.contains("--all"), "{text}");
+    let all = stdout(&["topo", "--synthetic", "1024x4", "--all"]);
+    assert!(all.lines().count() > 2048);
+    let tree = stdout(&["topo", "--synthetic", "1024x4", "--tree"]);
+    assert!(tree.contains("height 5") && tree.lines().count() < 20, "{tree}");
+    let drawing = stdout(&["topo", "--synthetic", "1024x4", "--svg", "-"]);
+    roxmltree::Document::parse(&drawing).unwrap();
+}
+
+#[test]
+fn no_colours_in_a_pipe() {
+    assert!(!stdout(&["topo", "--synthetic", "2,0"]).contains('\u{1b}'));
+}
+
+#[test]
+fn bad_input_is_refused_in_one_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bad.json");
+    let bad = file.to_str().unwrap();
+    for content in ["", "{", "[1]", "{\"format\": 2, \"files\": {}}", "\u{0}"] {
+        fs::write(&file, content).unwrap();
+        let message = refusal(&["topo", "--machine", bad]);
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert!(message.contains("bad.json"), "{message}");
+    }
+    assert_eq!(refusal(&["topo", "--machine", "/nonexistent"]).lines().count(), 1);
+    assert_eq!(refusal(&["topo", "--synthetic", "many"]).lines().count(), 1);
+    assert_eq!(
+        refusal(&["topo", "--svg", "/nonexistent/x", "--synthetic", "1x1"]).lines().count(),
+        1
+    );
+    refusal(&["topo", "--synthetic", "1x1", "--machine", bad]);
+    refusal(&["topo", "--json", "--tree"]);
+}
+
+#[test]
+fn gathering_replaces_nothing_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("box.json");
+    let path = file.to_str().unwrap();
+    stdout(&["gather", path]);
+    // A guest's memory may grow while the test runs.
+    let but_memory = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.contains("meminfo")).map(str::to_owned).collect()
+    };
+    let gathered = but_memory(&fs::read_to_string(&file).unwrap());
+    assert!(refusal(&["gather", path]).contains("--force"));
+    assert_eq!(stdout(&["gather", "--force", path]), "");
+    assert_eq!(but_memory(&fs::read_to_string(&file).unwrap()), gathered);
+    assert_eq!(but_memory(&stdout(&["gather"])), gathered);
+    assert!(stdout(&["topo", "--machine", path]).starts_with("box (gathered): "));
+    stdout(&["gather", "--force", "--name", "tower", path]);
+    assert!(stdout(&["topo", "--machine", path]).starts_with("tower (gathered): "));
+}
