@@ -1,1 +1,13 @@
-//! See the crate description.
+//! Effects on this machine: finding the program, running it with the runtime inside, and the account
+//! of what happened.
+
+mod device;
+mod launch;
+mod memory_policy;
+mod program;
+mod report;
+
+pub use launch::{LaunchError, Launched, Request, launch};
+pub use memory_policy::MemoryPolicy;
+pub use program::{Obstacle, Program, ProgramError};
+pub use report::{NodeReport, Note, ProcessReport, Report};

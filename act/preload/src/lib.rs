@@ -1,1 +1,69 @@
-//! See the crate description.
+//! The runtime inside a program that `quartier run` started: it places each thread before the thread
+//! exists, and pulls pages to the thread that touches them (Auto-Next-Touch, thesis 4.4.3).
+//!
+//! This crate is the mechanism. `apps/runtime` joins it with the decision tree, in the library
+//! that `LD_PRELOAD` names, and is the only place that does.
+//!
+//! # States of a process
+//! *inert* (no session: every interposed function passes straight on) → *sequential* (one thread;
+//! nothing of ours runs) → *parallel* (a second thread was asked for: data is marked, a helper
+//! serves touches) → *sequential* again when the last other thread ends. `fork` starts the child at
+//! *sequential*; `exec` starts over.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod affinity;
+mod arena;
+mod create;
+mod device;
+mod fork;
+mod helper;
+pub mod hooks;
+mod maps;
+mod pagemap;
+mod ranges;
+mod real;
+mod resident;
+mod runtime;
+mod signals;
+mod sys;
+mod threads;
+mod uffd;
+
+pub use arena::Arena;
+pub use runtime::{end, start};
+
+use quartier_session::{CpuBits, Session};
+
+/// Every CPU: what the helper may run on.
+static ALL_CPUS: CpuBits = CpuBits { words: [u64::MAX; quartier_session::NR_CPU_WORDS] };
+
+/// Where a thread is to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// OS id of the CPU.
+    pub cpu_os_id: u32,
+    /// Logical id of its node.
+    pub node_index: u32,
+    /// OS id of its node.
+    pub node_os_id: u32,
+}
+
+/// Who decides: the decision tree, as far as the runtime needs it. All CPUs and nodes by OS id
+/// unless said otherwise.
+pub trait Decide: Send + Sync + std::fmt::Debug {
+    /// Chooses a CPU for a new thread of the thread on `creator`, and counts the thread there.
+    fn place(&self, creator: u32, allowed: &CpuBits) -> Option<Place>;
+    /// Counts a thread that is on `cpu` already; `false` if the tree does not know the CPU.
+    fn count(&self, cpu: u32) -> bool;
+    /// A thread counted on `cpu` is gone.
+    fn uncount(&self, cpu: u32);
+    /// Where a CPU is: its node.
+    fn locate(&self, cpu: u32) -> Option<Place>;
+    /// The online CPUs of the node with this logical id.
+    fn node_cpus(&self, node_index: u32) -> CpuBits;
+    /// The logical id of the node with this OS id.
+    fn node_index(&self, node_os_id: u32) -> Option<u32>;
+}
+
+/// Makes the decider of a session; called once, when the program is about to get a second thread.
+pub type Factory = fn(&'static Session) -> Option<Box<dyn Decide>>;

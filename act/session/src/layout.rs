@@ -146,6 +146,9 @@ pub struct Config {
     /// Share of a node's memory, in percent, that a process with one thread may fill; 0: no limit
     /// (thesis 4.4.3, `R_max`).
     pub initial_share_percent: u32,
+    /// Not 0: huge pages are split into blocks; 0: a huge page is one block.
+    pub split_huge: u32,
+    padding: u32,
     /// Size of the block pulled at a first touch; a power of two, at least a page.
     pub block_bytes: u64,
     /// The block size up to which a sweeping thread's blocks grow; at least `block_bytes`.
@@ -155,6 +158,22 @@ pub struct Config {
 }
 
 impl Config {
+    /// `next-touch` with the documented defaults.
+    #[must_use]
+    pub fn new(policy: Policy, allowed: CpuBits) -> Self {
+        Self {
+            policy: policy as u32,
+            pin: Pin::Node as u32,
+            rung_max: Rung::Rwp as u32,
+            initial_share_percent: 0,
+            split_huge: 0,
+            padding: 0,
+            block_bytes: 64 << 10,
+            block_bytes_max: 2 << 20,
+            allowed,
+        }
+    }
+
     /// The policy, with unknown words read as [`Policy::None`].
     #[must_use]
     pub fn policy(&self) -> Policy {

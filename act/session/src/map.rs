@@ -209,7 +209,12 @@ impl Session {
         unsafe { self.base.add(offset as usize) }
     }
 
-    fn slot(&self, index: usize) -> &ProcessSlot {
+    /// The slot with this index.
+    ///
+    /// # Panics
+    /// If there are fewer slots.
+    #[must_use]
+    pub fn slot(&self, index: usize) -> &ProcessSlot {
         // SAFETY: inside the mapping, aligned, all atomics, for which every bit pattern is valid.
         unsafe { self.slot_base(index).cast().as_ref() }
     }
@@ -259,22 +264,14 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counter, CpuBits, Reason};
+    use crate::{Counter, CpuBits, Policy, Reason};
     use quartier_model::SyntheticSpec;
     use std::io::Write;
     use std::sync::atomic::Ordering;
 
     fn create() -> (OwnedFd, Session) {
         let machine = SyntheticSpec::uniform(4, 2).machine().unwrap();
-        let config = Config {
-            policy: 2,
-            pin: 1,
-            rung_max: 2,
-            initial_share_percent: 0,
-            block_bytes: 65536,
-            block_bytes_max: 65536,
-            allowed: CpuBits::EMPTY,
-        };
+        let config = Config::new(Policy::NextTouch, CpuBits::EMPTY);
         Session::create(&machine, "{}", 20, config).unwrap()
     }
 

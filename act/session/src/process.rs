@@ -77,6 +77,7 @@ pub struct ProcessSlot {
 }
 
 const FLAG_USER_AFFINITY: u32 = 1;
+const FLAG_RESIDENT_KNOWN: u32 = 2;
 
 impl ProcessSlot {
     /// Takes a free slot for `pid`; `false` if somebody was faster.
@@ -173,5 +174,15 @@ impl ProcessSlot {
     /// Notes that the process set an affinity of its own.
     pub fn set_user_affinity(&self) {
         self.flags.fetch_or(FLAG_USER_AFFINITY, Ordering::Relaxed);
+    }
+
+    /// Whether resident pages were counted: a process that was killed had no chance to.
+    pub fn resident_known(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & FLAG_RESIDENT_KNOWN != 0
+    }
+
+    /// Notes that resident pages were counted.
+    pub fn set_resident_known(&self) {
+        self.flags.fetch_or(FLAG_RESIDENT_KNOWN, Ordering::Relaxed);
     }
 }

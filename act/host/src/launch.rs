@@ -1,0 +1,155 @@
+//! Running a program with the runtime in it.
+
+use std::ffi::OsString;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Instant;
+
+use quartier_model::Machine;
+use quartier_session::{Config, ENV_SESSION, ENV_SOCKET, Session, SessionError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Sent};
+use thiserror::Error;
+
+use crate::device::Lender;
+use crate::{MemoryPolicy, Program, Report};
+
+/// What to run, and how.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// Its name and arguments as typed.
+    pub command: &'a [OsString],
+    /// The runtime library.
+    pub runtime: PathBuf,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Counters of its decision tree.
+    pub nr_tree_slots: usize,
+    /// What the runtime is to do.
+    pub config: Config,
+    /// The memory policy that the program starts with.
+    pub memory_policy: Option<MemoryPolicy>,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Launched {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What happened.
+    pub report: Report,
+}
+
+impl Launched {
+    /// The exit status as a shell gives it: 128 + the signal's number for a program that was killed.
+    #[must_use]
+    pub fn shell_status(&self) -> u8 {
+        let code = self.status.code();
+        let signal = || 128 + self.status.signal().unwrap_or(0);
+        code.unwrap_or_else(signal).try_into().unwrap_or(u8::MAX)
+    }
+}
+
+/// Why a program could not be started.
+#[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages are the documentation.
+pub enum LaunchError {
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(
+        "cannot set the memory policy: {0}; choose nodes that have memory (see `quartier topo`)"
+    )]
+    MemoryPolicy(rustix::io::Errno),
+    #[error("cannot start `{}`: {source}", .path.display())]
+    Start { path: PathBuf, source: std::io::Error },
+    #[error("cannot watch signals: {0}")]
+    Signals(std::io::Error),
+}
+
+/// Runs the program to its end.
+///
+/// # Errors
+/// When it could not be started; what the program itself does is no error.
+pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
+    let json = serde_json::to_string(request.machine).unwrap_or_default();
+    let (memory, session) =
+        Session::create(request.machine, &json, request.nr_tree_slots, request.config)?;
+    let lender = Lender::open();
+    let mut command = Command::new(&request.program.path);
+    let name = &request.command[0];
+    std::os::unix::process::CommandExt::arg0(&mut command, name);
+    command.args(&request.command[1..]);
+    command.env("LD_PRELOAD", preload(&request.runtime));
+    let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+    command.env(ENV_SESSION, path);
+    if let Some(lender) = &lender {
+        command.env(ENV_SOCKET, lender.name());
+    }
+    // Watched before the start, so that none is lost; a handler, unlike ignoring, is not inherited.
+    let signals =
+        SignalsInfo::<WithOrigin>::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
+            .map_err(LaunchError::Signals)?;
+    let began = Instant::now();
+    let child = start(request, &mut command)?;
+    pass_on(signals, &child);
+    if let Some(lender) = lender {
+        std::thread::spawn(move || lender.serve());
+    }
+    let status = wait(child)
+        .map_err(|source| LaunchError::Start { path: request.program.path.clone(), source })?;
+    let report = Report::collect(&session, request.machine, began.elapsed());
+    Ok(Launched { status, report })
+}
+
+fn start(request: &Request<'_>, command: &mut Command) -> Result<Child, LaunchError> {
+    if let Some(policy) = &request.memory_policy {
+        policy.set().map_err(LaunchError::MemoryPolicy)?;
+    }
+    let child = command
+        .spawn()
+        .map_err(|source| LaunchError::Start { path: request.program.path.clone(), source });
+    if request.memory_policy.is_some() {
+        MemoryPolicy::unset();
+    }
+    child
+}
+
+/// The program's own preloads stay, after ours.
+fn preload(runtime: &std::path::Path) -> OsString {
+    let mut value = runtime.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        value.push(":");
+        value.push(others);
+    }
+    value
+}
+
+/// Passes signals on to the program, but for those that the terminal sent to both.
+fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child) {
+    let pid = child.id() as libc::pid_t;
+    std::thread::spawn(move || {
+        for origin in &mut signals {
+            let by_somebody = matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill));
+            let reached_both = matches!(origin.signal, SIGINT | SIGQUIT) && !by_somebody;
+            if !reached_both {
+                // SAFETY: sends a signal to our own child, which is not reaped before we end.
+                unsafe { libc::kill(pid, origin.signal) };
+            }
+        }
+    });
+}
+
+fn wait(mut child: Child) -> std::io::Result<ExitStatus> {
+    loop {
+        match child.wait() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

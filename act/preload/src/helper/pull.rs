@@ -1,0 +1,352 @@
+//! Pulling: a block goes to the node of the thread that touches it first.
+
+use quartier_session::{Counter, Rung};
+use syscalls::Errno;
+
+use super::regions::Region;
+use super::serve::Server;
+use crate::pagemap::Run;
+use crate::sys::{self, HUGE, PAGE};
+use crate::threads::Thread;
+
+/// Pages of one pull at most: a huge page.
+const PAGES: usize = HUGE / PAGE;
+
+/// How often a page of the shadow that the kernel holds for a moment is asked for before it is copied.
+const BUSY_TRIES: usize = 16;
+
+/// What came of serving a touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// The thread goes on.
+    Done,
+    /// The program is changing its mappings: first its events, then this touch again.
+    AfterEvents,
+}
+
+/// What one pull did, in pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pulled {
+    moved: usize,
+    kept: usize,
+}
+
+impl Server {
+    /// Serves a touch: pulls the block there, and as much after it as the thread's sweep deserves.
+    pub(super) fn serve_touch(&mut self, address: usize, tid: i32) -> Served {
+        let Some(at) = self.regions.find(address) else {
+            // Given back meanwhile: nothing is missing any more.
+            self.uffd.wake(address, PAGE);
+            return Served::Done;
+        };
+        let began = sys::now_nanos();
+        let thread = Thread::find(tid);
+        let node = thread.and_then(Thread::node).or_else(|| node_by_proc(tid));
+        let region = self.regions.all()[at];
+        let (start, end) = self.window(&region, address, thread);
+        let served = match self.rung {
+            Rung::Move => self.pull_by_move(&region, address, (start, end), node),
+            _ => self.pull_by_protection(&region, address, (start, end), node),
+        };
+        let slot = self.orders.slot;
+        slot.add(Counter::Faults, 1);
+        slot.add(Counter::ServeNanos, sys::now_nanos() - began);
+        let Ok(pulled) = served else { return Served::AfterEvents };
+        slot.add(Counter::PagesMoved, pulled.moved as u64);
+        let settled = self.regions.all()[at].settle(start, end, self.orders.block_bytes) as u64;
+        let outcome = if pulled.moved > 0 { Counter::BlocksMoved } else { Counter::BlocksKept };
+        slot.add(outcome, settled);
+        if let Some(thread) = thread {
+            thread.set_sweep(end, end - start);
+        }
+        if self.regions.all()[at].nr_pending == 0 {
+            self.finish(at);
+        }
+        Served::Done
+    }
+
+    /// The range to pull for a touch: one block, or twice the last pull if the thread goes on where
+    /// that ended, as read-ahead does; never past a block that somebody has pulled already.
+    fn window(
+        &mut self,
+        region: &Region,
+        address: usize,
+        thread: Option<&Thread>,
+    ) -> (usize, usize) {
+        let block = self.orders.block_bytes;
+        let start = (address & !(block - 1)).max(region.start);
+        let longest = thread
+            .and_then(|thread| thread.sweep(start))
+            .map_or(block, |last| (last * 2).min(self.orders.block_bytes_max));
+        let limit = (start & !(block - 1)).saturating_add(longest.max(block)).min(region.end);
+        let mut end = ((start & !(block - 1)) + block).min(region.end);
+        while end < limit && region.pending(end, block) {
+            end = (end + block).min(region.end);
+        }
+        if self.orders.split_huge {
+            return (start, end);
+        }
+        self.whole_huge_page(region, address, (start, end))
+    }
+
+    /// A huge page is one block, unless it is to be split.
+    fn whole_huge_page(
+        &mut self,
+        region: &Region,
+        address: usize,
+        (start, end): (usize, usize),
+    ) -> (usize, usize) {
+        let first = address & !(HUGE - 1);
+        if first < region.start || first + HUGE > region.end {
+            return (start, end);
+        }
+        let mut run = [Run::default(); 1];
+        let probe = region.shadow_of(address);
+        match self.pagemap.scan(probe, probe + PAGE, &mut run) {
+            Ok((1, _)) if run[0].huge() => (start.min(first), end.max(first + HUGE)),
+            _ => (start, end),
+        }
+    }
+
+    /// The `move` rung: pages on the right node are moved back as they are, others are copied there.
+    fn pull_by_move(
+        &mut self,
+        region: &Region,
+        address: usize,
+        (start, end): (usize, usize),
+        node: Option<u32>,
+    ) -> Result<Pulled, Errno> {
+        let mut pulled = Pulled::default();
+        let mut found = false;
+        let mut from = start;
+        while from < end {
+            let to = end.min(from + HUGE);
+            let mut runs = [Run::default(); PAGES / 2];
+            let (first, last) = (region.shadow_of(from), region.shadow_of(to));
+            let Ok((count, walked)) = self.pagemap.scan(first, last, &mut runs) else { break };
+            for run in &runs[..count] {
+                let (first, last) = (run.start().max(first), run.end().min(last));
+                let shadow = region.shadow_of(address);
+                found |= first <= shadow && shadow < last;
+                self.bring_back(region, (first, last), run, node, &mut pulled)?;
+            }
+            let walked = walked.wrapping_sub(region.shadow_delta);
+            if walked <= from {
+                break;
+            }
+            from = walked;
+        }
+        if !found {
+            // Never written, or dropped by the program: zero. If it is there after all (a page that
+            // could not be taken out), the kernel says so and nothing changes.
+            // SAFETY: the shadow has no page for it, so to the program it reads as zero.
+            let (_, result) = unsafe { self.uffd.zero(address, PAGE) };
+            match result {
+                Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+                Err(_) => self.uffd.wake(address, PAGE),
+                Ok(_) => {}
+            }
+        }
+        Ok(pulled)
+    }
+
+    /// Brings one run of the shadow back, splitting it where its pages' nodes differ.
+    fn bring_back(
+        &mut self,
+        region: &Region,
+        (first, last): (usize, usize),
+        run: &Run,
+        node: Option<u32>,
+        pulled: &mut Pulled,
+    ) -> Result<(), Errno> {
+        let (Some(node), true) = (node, run.present()) else {
+            pulled.kept += (last - first) / PAGE;
+            return self.move_back(region, first, last);
+        };
+        let mut at = first;
+        while at < last {
+            let (len, home) = self.same_node(at, last);
+            if home == Some(node) {
+                pulled.kept += len / PAGE;
+                self.move_back(region, at, at + len)?;
+            } else {
+                self.copy_back(region, at, at + len, node)?;
+                pulled.moved += len / PAGE;
+            }
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// How far from `start` the pages are on one node, and which (`None`: unknown).
+    fn same_node(&mut self, start: usize, end: usize) -> (usize, Option<u32>) {
+        let count = ((end - start) / PAGE).min(PAGES);
+        let (mut pages, mut status) = ([0usize; PAGES], [0i32; PAGES]);
+        for (index, page) in pages[..count].iter_mut().enumerate() {
+            *page = start + index * PAGE;
+        }
+        if sys::query_nodes(&pages[..count], &mut status).is_err() {
+            return (count * PAGE, None);
+        }
+        let same = status[..count].iter().take_while(|node| **node == status[0]).count();
+        (same * PAGE, u32::try_from(status[0]).ok())
+    }
+
+    /// Moves `[first, last)` of the shadow back without a copy; page by page where the kernel does
+    /// not take it whole, and by copy where it does not move it at all.
+    pub(super) fn move_back(
+        &mut self,
+        region: &Region,
+        first: usize,
+        last: usize,
+    ) -> Result<(), Errno> {
+        let mut at = first;
+        let mut whole = true;
+        let mut tries = 0;
+        while at < last {
+            let len = if whole { last - at } else { PAGE };
+            let dst = at.wrapping_sub(region.shadow_delta);
+            // SAFETY: the page goes back where the program has it.
+            let (done, result) = unsafe { self.uffd.move_pages(dst, at, len) };
+            at += done;
+            match result {
+                Ok(_) => {}
+                Err(Errno::EAGAIN) if done > 0 => {}
+                Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+                Err(Errno::EBUSY) if tries < BUSY_TRIES => tries += 1,
+                Err(_) if whole && len > PAGE => whole = false,
+                Err(_) => {
+                    self.copy_or_leave(region, at)?;
+                    at += PAGE;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `[first, last)` of the shadow to the program, allocating on `node`, and empties it.
+    fn copy_back(
+        &mut self,
+        region: &Region,
+        first: usize,
+        last: usize,
+        node: u32,
+    ) -> Result<(), Errno> {
+        self.prefer(Some(node));
+        let mut at = first;
+        let mut whole = true;
+        while at < last {
+            let len = if whole { last - at } else { PAGE };
+            let dst = at.wrapping_sub(region.shadow_delta);
+            // SAFETY: the shadow holds what the program has at `dst`.
+            let (done, result) = unsafe { self.uffd.copy(dst, at, len) };
+            self.drop_shadow(at, done);
+            at += done;
+            match result {
+                Ok(_) => {}
+                Err(Errno::EAGAIN) if done > 0 => {}
+                Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+                // No memory anywhere for a copy: the page itself is still there.
+                Err(Errno::ENOMEM) => return self.move_back(region, at, last),
+                Err(_) if whole && len > PAGE => whole = false,
+                Err(_) => {
+                    self.leave(dst);
+                    at += PAGE;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_or_leave(&mut self, region: &Region, shadow: usize) -> Result<(), Errno> {
+        let dst = shadow.wrapping_sub(region.shadow_delta);
+        // SAFETY: the shadow holds what the program has at `dst`.
+        match unsafe { self.uffd.copy(dst, shadow, PAGE) }.1 {
+            Ok(_) => self.drop_shadow(shadow, PAGE),
+            Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+            Err(_) => self.leave(dst),
+        }
+        Ok(())
+    }
+
+    /// The address is no longer the program's (unmapped meanwhile), or the page is there already.
+    fn leave(&mut self, address: usize) {
+        self.uffd.wake(address, PAGE);
+    }
+
+    pub(super) fn drop_shadow(&mut self, start: usize, len: usize) {
+        if len > 0 {
+            // SAFETY: the shadow is ours, and its contents have arrived in the program.
+            let _ = unsafe { sys::madvise(start, len, libc::MADV_DONTNEED) };
+        }
+    }
+
+    /// The `rwp` rung: pages are migrated where they are, then made accessible.
+    fn pull_by_protection(
+        &mut self,
+        region: &Region,
+        address: usize,
+        (start, end): (usize, usize),
+        node: Option<u32>,
+    ) -> Result<Pulled, Errno> {
+        let mut pulled = Pulled::default();
+        if let Some(node) = node {
+            let mut runs = [Run::default(); PAGES / 2];
+            if let Ok((count, _)) = self.pagemap.scan(start, end, &mut runs) {
+                for run in runs[..count].iter().filter(|run| run.present()) {
+                    self.migrate(run.start().max(start), run.end().min(end), node, &mut pulled);
+                }
+            }
+        }
+        let ranges =
+            [(start, end), block_of(address, self.orders.block_bytes, region), page_of(address)];
+        for (first, last) in ranges {
+            match self.uffd.rwprotect(first, last - first, false) {
+                Ok(_) => return Ok(pulled),
+                Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+                // Part of it was unmapped: try less.
+                Err(_) => {}
+            }
+        }
+        self.uffd.wake(address, PAGE);
+        Ok(pulled)
+    }
+
+    fn migrate(&mut self, first: usize, last: usize, node: u32, pulled: &mut Pulled) {
+        let mut at = first;
+        while at < last {
+            let (len, home) = self.same_node(at, last);
+            if home == Some(node) || home.is_none() {
+                pulled.kept += len / PAGE;
+            } else {
+                let count = len / PAGE;
+                let (mut pages, mut status) = ([0usize; PAGES], [-1i32; PAGES]);
+                for (index, page) in pages[..count].iter_mut().enumerate() {
+                    *page = at + index * PAGE;
+                }
+                let nodes = [node as i32; PAGES];
+                let _ = sys::move_pages(&pages[..count], &nodes, &mut status);
+                let arrived = status[..count].iter().filter(|at| **at == node as i32).count();
+                pulled.moved += arrived;
+                pulled.kept += count - arrived;
+                self.orders.slot.add(Counter::PagesBusy, (count - arrived) as u64);
+            }
+            at += len;
+        }
+    }
+}
+
+fn page_of(address: usize) -> (usize, usize) {
+    (address, address + PAGE)
+}
+
+fn block_of(address: usize, block: usize, region: &Region) -> (usize, usize) {
+    let start = address & !(block - 1);
+    (start.max(region.start), (start + block).min(region.end))
+}
+
+/// The node of a thread that is not in the table (made by a raw `clone`): the CPU it last ran on, by
+/// `/proc/self/task/TID/stat`. A thread of another process that looks into this one has no say.
+fn node_by_proc(tid: i32) -> Option<u32> {
+    super::serve::last_cpu_of(tid).and_then(crate::threads::node_of_cpu)
+}

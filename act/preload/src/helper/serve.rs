@@ -1,0 +1,408 @@
+//! The helper's loop: messages of the kernel, requests of the program, the program's end.
+
+use std::sync::atomic::Ordering;
+
+use quartier_session::{Counter, Rung};
+use syscalls::{Errno, Sysno, syscall};
+
+use super::pull::Served;
+use super::regions::Regions;
+use super::{
+    CONTROL, Orders, REQUEST_GIVE_BACK, REQUEST_MARK_ALL, REQUEST_MARK_RANGE, REQUEST_NONE,
+};
+use crate::pagemap::Pagemap;
+use crate::sys::{self, PAGE, SysResult};
+use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
+
+/// Messages read at a time.
+const BATCH: usize = 64;
+
+/// Touches that may wait while the program changes its mappings. More are woken to try again.
+const WAITING_MAX: usize = 4096;
+
+/// How often the helper looks whether the program has executed another one.
+const TICK_MS: i32 = 200;
+
+/// Ticks without a marked range after which the helper goes home.
+const IDLE_TICKS: u32 = 5;
+
+/// The helper at work.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) orders: Orders,
+    pub(super) rung: Rung,
+    pub(super) uffd: Uffd,
+    pub(super) pagemap: Pagemap,
+    pub(super) regions: Regions,
+    pub(super) bell: Uffd,
+    pub(super) program_pid: i32,
+    pub(super) program_pidfd: i32,
+    pub(super) preferred: Option<u32>,
+    waiting: Waiting,
+}
+
+/// Touches not yet served: a fixed queue.
+#[derive(Debug)]
+struct Waiting {
+    touches: [(usize, i32); WAITING_MAX],
+    len: usize,
+}
+
+impl Server {
+    pub(super) fn new(
+        orders: Orders,
+        rung: Rung,
+        (uffd, bell): (Uffd, Uffd),
+        (program_pid, program_pidfd): (i32, i32),
+    ) -> SysResult<Self> {
+        Ok(Self {
+            orders,
+            rung,
+            uffd,
+            pagemap: Pagemap::open()?,
+            regions: Regions::new()?,
+            bell,
+            program_pid,
+            program_pidfd,
+            preferred: None,
+            waiting: Waiting { touches: [(0, 0); WAITING_MAX], len: 0 },
+        })
+    }
+
+    /// Serves until the program is gone, or nothing is marked for a while.
+    pub(super) fn run(&mut self) {
+        let mut idle_ticks = 0;
+        loop {
+            let [program, bell, messages] = self.wait();
+            if program {
+                return;
+            }
+            if messages {
+                self.read_messages();
+            }
+            self.serve_waiting();
+            if bell {
+                self.answer();
+            }
+            if !(messages || bell) {
+                if self.program_left() {
+                    return;
+                }
+                idle_ticks = if self.regions.len() == 0 { idle_ticks + 1 } else { 0 };
+                if idle_ticks > IDLE_TICKS && self.close_shop() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for the program's end, the doorbell or a message; all `false` after a tick.
+    fn wait(&mut self) -> [bool; 3] {
+        let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [poll(self.program_pidfd), poll(self.bell.0), poll(self.uffd.0)];
+        // Touches that wait for events must be tried again soon.
+        let timeout = if self.waiting.len > 0 { 1 } else { TICK_MS };
+        // SAFETY: three entries, as said.
+        let _ = unsafe { syscall!(Sysno::poll, fds.as_mut_ptr(), fds.len(), timeout) };
+        fds.map(|fd| fd.revents != 0)
+    }
+
+    /// Whether the program has replaced itself (`exec`): then its old memory is only ours.
+    fn program_left(&self) -> bool {
+        sys::same_memory(self.program_pid, sys::pid()) == Some(false)
+    }
+
+    /// Closes the letter box, unless a request is in it.
+    fn close_shop(&mut self) -> bool {
+        CONTROL.state.store(super::STATE_NONE, Ordering::SeqCst);
+        if CONTROL.request.load(Ordering::SeqCst) != REQUEST_NONE {
+            CONTROL.state.store(super::STATE_READY, Ordering::SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// Reads what the kernel has to say. Events are handled at once, because the program goes on as
+    /// soon as they are read; touches queue up behind them.
+    pub(super) fn read_messages(&mut self) {
+        let mut buffer = [0u8; BATCH * MESSAGE_BYTES];
+        while let Ok(count) = sys::read(self.uffd.0, &mut buffer) {
+            for bytes in buffer[..count].chunks_exact(MESSAGE_BYTES) {
+                let mut message = [0; MESSAGE_BYTES];
+                message.copy_from_slice(bytes);
+                self.take(Message::parse(&message));
+            }
+            if count < buffer.len() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Touch { address, tid } => {
+                if self.waiting.len < WAITING_MAX {
+                    self.waiting.touches[self.waiting.len] = (address, tid);
+                    self.waiting.len += 1;
+                } else {
+                    self.uffd.wake(address, PAGE);
+                }
+            }
+            Message::Fork { uffd } => self.serve_child(Uffd(uffd)),
+            Message::Remap { from, to, len } => self.regions.moved(from, to, len),
+            Message::Remove { start, end } => self.forget_data(start, end),
+            Message::Unmap { start, end } => self.forget_range(start, end),
+            Message::Unknown => {}
+        }
+    }
+
+    fn serve_waiting(&mut self) {
+        let count = self.waiting.len;
+        let mut left = 0;
+        for index in 0..count {
+            let (address, tid) = self.waiting.touches[index];
+            if self.serve_touch(address, tid) == Served::AfterEvents {
+                self.waiting.touches[left] = (address, tid);
+                left += 1;
+            }
+        }
+        self.waiting.len = left;
+    }
+
+    /// Answers a request and makes the doorbell ring again for the next one.
+    fn answer(&mut self) {
+        let mut message = [0u8; MESSAGE_BYTES];
+        let _ = sys::read(self.bell.0, &mut message);
+        let (start, end) =
+            (CONTROL.start.load(Ordering::Relaxed), CONTROL.end.load(Ordering::Relaxed));
+        match CONTROL.request.load(Ordering::Acquire) {
+            REQUEST_MARK_ALL | REQUEST_MARK_RANGE => self.mark(start, end),
+            REQUEST_GIVE_BACK => self.give_back(),
+            _ => {}
+        }
+        let doorbell = CONTROL.doorbell.load(Ordering::Relaxed);
+        // SAFETY: the doorbell page is ours and holds nothing. Dropping it at once arms it again;
+        // who rang was woken by the first call and does not read what is there.
+        unsafe {
+            let _ = self.bell.zero(doorbell, PAGE);
+            let _ = sys::madvise(doorbell, PAGE, libc::MADV_DONTNEED);
+        }
+        CONTROL.request.store(REQUEST_NONE, Ordering::Release);
+        sys::futex_wake(&CONTROL.request);
+    }
+
+    /// Puts all data back and ends all marking.
+    pub(super) fn give_back(&mut self) {
+        while self.regions.len() > 0 {
+            let nr_pending = self.regions.all()[0].nr_pending as u64;
+            self.orders.slot.add(Counter::BlocksGivenBack, nr_pending);
+            self.finish(0);
+        }
+    }
+
+    /// Ends a region: whatever is left of it goes back to its place.
+    pub(super) fn finish(&mut self, at: usize) {
+        let start = self.regions.all()[at].start;
+        if self.rung == Rung::Move && !self.empty_shadow(start) {
+            return;
+        }
+        let Some(at) = self.regions.find(start) else { return };
+        let region = self.regions.remove(at);
+        // SAFETY: the shadow is empty, or (on the other rung) there is none.
+        let _ = unsafe { self.uffd.unregister(region.start, region.end - region.start) };
+        region.free();
+    }
+
+    /// Moves back what is left in a region's shadow. `false` when the region is gone.
+    fn empty_shadow(&mut self, start: usize) -> bool {
+        loop {
+            let Some(at) = self.regions.find(start) else { return false };
+            let region = self.regions.all()[at];
+            let mut runs = [crate::pagemap::Run::default(); 64];
+            let (first, last) = (region.shadow_of(region.start), region.shadow_of(region.end));
+            match self.pagemap.scan(first, last, &mut runs) {
+                Ok((0, walked)) if walked >= last => return true,
+                Ok((0, _)) | Err(_) => return true,
+                Ok((count, _)) => {
+                    for run in &runs[..count] {
+                        let (first, last) = (run.start().max(first), run.end().min(last));
+                        if self.move_back(&region, first, last) == Err(Errno::EAGAIN) {
+                            self.read_messages();
+                            break;
+                        }
+                        // What could not go back has no place left in the program.
+                        self.drop_shadow(first, last - first);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The program drops data (`MADV_DONTNEED`, `MADV_FREE`): from now on it reads as zero.
+    fn forget_data(&mut self, start: usize, end: usize) {
+        if self.rung != Rung::Move {
+            return;
+        }
+        let mut at = self.regions.first_after(start);
+        while let Some(region) = self.regions.all().get(at).copied() {
+            if region.start >= end {
+                break;
+            }
+            let (first, last) = (start.max(region.start), end.min(region.end));
+            self.drop_shadow(region.shadow_of(first), last - first);
+            at += 1;
+        }
+    }
+
+    /// The program unmapped a range.
+    fn forget_range(&mut self, start: usize, end: usize) {
+        self.forget_data(start, end);
+        self.regions.cut(start);
+        self.regions.cut(end);
+        loop {
+            let at = self.regions.first_after(start);
+            match self.regions.all().get(at) {
+                Some(region) if region.start >= start && region.end <= end => {
+                    self.regions.remove(at).free();
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// A child was forked past the C library: it gets a copy of all that it would miss.
+    fn serve_child(&mut self, child: Uffd) {
+        for at in 0..self.regions.len() {
+            let region = self.regions.all()[at];
+            let mut runs = [crate::pagemap::Run::default(); 64];
+            let mut from = region.shadow_of(region.start);
+            let last = region.shadow_of(region.end);
+            while from < last {
+                let Ok((count, walked)) = self.pagemap.scan(from, last, &mut runs) else { break };
+                for run in &runs[..count] {
+                    self.copy_to_child(
+                        child,
+                        region.shadow_delta,
+                        run.start().max(from),
+                        run.end().min(last),
+                    );
+                }
+                if walked <= from {
+                    break;
+                }
+                from = walked;
+            }
+        }
+        sys::close(child.0);
+    }
+
+    fn copy_to_child(&mut self, child: Uffd, shadow_delta: usize, first: usize, last: usize) {
+        let mut at = first;
+        while at < last {
+            // SAFETY: the shadow holds what the child believes is at that address.
+            let (done, result) =
+                unsafe { child.copy(at.wrapping_sub(shadow_delta), at, last - at) };
+            at += done;
+            match result {
+                Ok(_) => {}
+                Err(Errno::EAGAIN) if done > 0 => {}
+                Err(Errno::EAGAIN) => self.read_child(child),
+                Err(Errno::ESRCH) => return,
+                Err(_) => at += PAGE,
+            }
+        }
+    }
+
+    /// The child changes its own mappings before it has all its data. Its own children are served
+    /// too; what it unmaps it does not miss.
+    fn read_child(&mut self, child: Uffd) {
+        let mut message = [0u8; MESSAGE_BYTES];
+        while sys::read(child.0, &mut message) == Ok(MESSAGE_BYTES) {
+            if let Message::Fork { uffd } = Message::parse(&message) {
+                self.serve_child(Uffd(uffd));
+            }
+        }
+    }
+
+    /// Where the kernel allocates what the helper copies.
+    pub(super) fn prefer(&mut self, node: Option<u32>) {
+        if self.preferred != node && sys::prefer_node(node).is_ok() {
+            self.preferred = node;
+        }
+    }
+}
+
+/// The CPU that a thread of this process last ran on, by `/proc/PID/task/TID/stat` (field 39).
+pub(super) fn last_cpu_of(tid: i32) -> Option<u32> {
+    let program = CONTROL.program.load(Ordering::Relaxed);
+    let mut path = [0u8; 64];
+    let len = write_path(&mut path, program, tid)?;
+    let path = std::ffi::CStr::from_bytes_with_nul(path.get(..len)?).ok()?;
+    let fd = sys::open(path, libc::O_RDONLY).ok()?;
+    let mut stat = [0u8; 1024];
+    let count = sys::pread(fd, &mut stat, 0);
+    sys::close(fd);
+    cpu_of_stat(&stat[..count.ok()?])
+}
+
+/// `/proc/PROGRAM/task/TID/stat` with its NUL; gives the length.
+fn write_path(path: &mut [u8; 64], program: u32, tid: i32) -> Option<usize> {
+    let mut len = 0;
+    let mut put = |bytes: &[u8]| -> Option<()> {
+        path.get_mut(len..len + bytes.len())?.copy_from_slice(bytes);
+        len += bytes.len();
+        Some(())
+    };
+    let mut digits = [0u8; 10];
+    put(b"/proc/")?;
+    put(decimal(program, &mut digits))?;
+    put(b"/task/")?;
+    put(decimal(u32::try_from(tid).ok()?, &mut digits))?;
+    put(b"/stat\0")?;
+    Some(len)
+}
+
+fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+/// Field 39 counted from the last `)`, since a thread's name may hold anything.
+fn cpu_of_stat(stat: &[u8]) -> Option<u32> {
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let field =
+        stat[close + 1..].split(|byte| *byte == b' ').filter(|field| !field.is_empty()).nth(36)?;
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_is_read_from_any_stat_line() {
+        let mut line = String::from("12 (a) b (c)) S");
+        for field in 4..=52 {
+            line.push_str(&format!(" {}", if field == 39 { 5 } else { 1000 + field }));
+        }
+        assert_eq!(cpu_of_stat(line.as_bytes()), Some(5));
+        for bad in ["", ")", "1 (x) S 2", "no parenthesis at all"] {
+            assert_eq!(cpu_of_stat(bad.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn paths_are_written_without_a_heap() {
+        let mut path = [0; 64];
+        let len = write_path(&mut path, 10, 4_194_304).unwrap();
+        assert_eq!(&path[..len], b"/proc/10/task/4194304/stat\0");
+        assert_eq!(write_path(&mut path, u32::MAX, -1), None);
+    }
+}

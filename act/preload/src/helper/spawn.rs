@@ -1,0 +1,246 @@
+//! Starting the helper: a grandchild that shares the program's memory and nothing else.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use quartier_session::{Reason, Rung};
+use syscalls::{Errno, Sysno, syscall};
+
+use super::serve::Server;
+use super::{CONTROL, Orders, PATIENCE_MS, STATE_FAILED, STATE_NONE, STATE_READY, STATE_STARTING};
+use crate::sys::{self, PAGE, SysResult};
+use crate::uffd;
+use crate::{device, ranges};
+
+const STACK_BYTES: usize = 1 << 20;
+
+/// Room for the helper's own thread block: above the thread pointer, and below it beyond what the C
+/// library's errno is away. Calls that would write errno write here, not into a program's thread.
+const THREAD_BLOCK_ABOVE: usize = 64 << 10;
+
+/// Orders for the helper being started; read once by it.
+static ORDERS: AtomicPtr<Orders> = AtomicPtr::new(std::ptr::null_mut());
+/// Not zero while a helper uses its stack: the kernel clears it when the helper is gone.
+static ALIVE: AtomicU32 = AtomicU32::new(0);
+/// Stack and thread block, kept from one helper to the next.
+static LAUNCH: OnceLock<Launch> = OnceLock::new();
+
+/// What the helper runs on.
+#[derive(Debug)]
+struct Launch {
+    middle: usize,
+    stack_top: usize,
+    thread_pointer: usize,
+}
+
+/// Makes sure that a helper is at work; `false` when there can be none.
+pub(super) fn ensure(orders: &Orders) -> bool {
+    match CONTROL.state.load(Ordering::Acquire) {
+        STATE_READY => true,
+        STATE_FAILED => false,
+        _ => start(orders),
+    }
+}
+
+fn start(orders: &Orders) -> bool {
+    // Leaked: a few bytes for each helper, and it may be read at any time.
+    ORDERS.store(Box::into_raw(Box::new(*orders)), Ordering::Release);
+    CONTROL.program.store(sys::pid() as u32, Ordering::Relaxed);
+    CONTROL.state.store(STATE_STARTING, Ordering::Release);
+    let started = doorbell().and_then(|()| launch());
+    if started.is_err() {
+        orders.slot.note(Reason::NoHelper);
+        CONTROL.state.store(STATE_FAILED, Ordering::Release);
+        return false;
+    }
+    let began = sys::now_nanos();
+    while CONTROL.state.load(Ordering::Acquire) == STATE_STARTING {
+        sys::futex_wait(&CONTROL.state, STATE_STARTING, 100);
+        if sys::now_nanos() - began > PATIENCE_MS * 1_000_000 {
+            orders.slot.note(Reason::NoHelper);
+            CONTROL.state.store(STATE_FAILED, Ordering::Release);
+        }
+    }
+    CONTROL.state.load(Ordering::Acquire) == STATE_READY
+}
+
+/// Reserves the doorbell page, once.
+fn doorbell() -> SysResult<()> {
+    if CONTROL.doorbell.load(Ordering::Relaxed) == 0 {
+        let page = sys::map(PAGE)?;
+        ranges::keep(page, page + PAGE);
+        CONTROL.doorbell.store(page, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Clones twice, so that the helper is not the program's child: a program that waits for any child
+/// never meets it.
+fn launch() -> SysResult<()> {
+    while ALIVE.load(Ordering::Acquire) != 0 {
+        sys::futex_wait(&ALIVE, 1, 10);
+    }
+    let launch = match LAUNCH.get() {
+        Some(launch) => launch,
+        None => {
+            let fresh = reserve()?;
+            LAUNCH.get_or_init(|| fresh)
+        }
+    };
+    ALIVE.store(1, Ordering::Release);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK;
+    let argument = std::ptr::from_ref(launch).cast_mut().cast();
+    // SAFETY: the child runs on its own quarter of our stack while this thread is suspended
+    // (CLONE_VFORK); nobody else uses the stack, as `ALIVE` said.
+    let child = unsafe { libc::clone(second, launch.middle as *mut c_void, flags, argument) };
+    if child < 0 {
+        ALIVE.store(0, Ordering::Release);
+        return Err(Errno::EAGAIN);
+    }
+    // SAFETY: reaps the child just made, which has ended or is about to.
+    let _ = unsafe { syscall!(Sysno::wait4, child, 0, libc::__WCLONE, 0) };
+    Ok(())
+}
+
+fn reserve() -> SysResult<Launch> {
+    let (block_start, thread_pointer) = thread_block()?;
+    let stack = sys::map(STACK_BYTES)?;
+    ranges::keep(stack, stack + STACK_BYTES);
+    ranges::keep(block_start, thread_pointer + THREAD_BLOCK_ABOVE);
+    let (middle, stack_top) = (stack + STACK_BYTES / 4, stack + STACK_BYTES);
+    Ok(Launch { middle, stack_top, thread_pointer })
+}
+
+/// In a child after `fork`: the helper is the parent's, the stack a copy that nobody uses.
+pub(super) fn forget() {
+    ALIVE.store(0, Ordering::Relaxed);
+    if let Some(launch) = LAUNCH.get() {
+        let stack = launch.stack_top - STACK_BYTES;
+        ranges::keep(stack, launch.stack_top);
+    }
+}
+
+/// A zeroed thread block whose static part reaches as far as the C library's errno.
+fn thread_block() -> SysResult<(usize, usize)> {
+    let pointer: usize;
+    // SAFETY: reads the thread pointer, which the x86-64 ABI keeps at its own offset 0.
+    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly)) };
+    // SAFETY: a query of the calling thread.
+    let errno = unsafe { libc::__errno_location() } as usize;
+    let below = (pointer.wrapping_sub(errno) + PAGE).next_multiple_of(PAGE).min(64 << 20);
+    let start = sys::map(below + THREAD_BLOCK_ABOVE)?;
+    let fake = start + below;
+    // SAFETY: inside the fresh mapping; offsets 0 and 16 hold the block's own address, 40 and 48 the
+    // stack and pointer guards (x86-64 glibc), copied so that guarded code works.
+    unsafe {
+        (fake as *mut usize).write(fake);
+        ((fake + 16) as *mut usize).write(fake);
+        for guard in [40, 48] {
+            ((fake + guard) as *mut usize).write(((pointer + guard) as *const usize).read());
+        }
+    }
+    Ok((start, fake))
+}
+
+extern "C" fn second(launch: *mut c_void) -> libc::c_int {
+    // SAFETY: `launch` of the suspended thread above.
+    let launch = unsafe { &*launch.cast::<Launch>() };
+    let flags = libc::CLONE_VM | libc::CLONE_SETTLS | libc::CLONE_CHILD_CLEARTID;
+    // SAFETY: the helper gets the upper part of the stack and a thread block of its own; it never
+    // returns into code of the program.
+    let helper = unsafe {
+        libc::clone(
+            work,
+            launch.stack_top as *mut c_void,
+            flags,
+            std::ptr::null_mut(),
+            std::ptr::null_mut::<c_void>(),
+            launch.thread_pointer as *mut c_void,
+            ALIVE.as_ptr(),
+        )
+    };
+    if helper < 0 {
+        ALIVE.store(0, Ordering::Release);
+        report(STATE_FAILED);
+    }
+    0
+}
+
+extern "C" fn work(_nothing: *mut c_void) -> libc::c_int {
+    // SAFETY: stored by `start` before the clone and never freed.
+    let orders = unsafe { *ORDERS.load(Ordering::Acquire) };
+    settle_down();
+    let Some(mut server) = set_up(orders) else {
+        report(STATE_FAILED);
+        sys::exit_group(1);
+    };
+    orders.slot.set_rung(server.rung);
+    report(STATE_READY);
+    server.run();
+    CONTROL.state.store(STATE_NONE, Ordering::Release);
+    sys::futex_wake(&CONTROL.state);
+    sys::exit_group(0)
+}
+
+fn report(state: u32) {
+    CONTROL.state.store(state, Ordering::Release);
+    sys::futex_wake(&CONTROL.state);
+}
+
+/// Leaves the program's session, descriptors, affinity and memory policy. Signals are blocked
+/// already, inherited from the starting thread.
+fn settle_down() {
+    let name = c"quartier-helper";
+    // SAFETY: each call acts on the helper alone. `CLOSE_RANGE_UNSHARE` is not needed: the clone did
+    // not share the table, and closing our copies leaves the program's descriptors open.
+    unsafe {
+        let _ = syscall!(Sysno::prctl, libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0);
+        let _ = syscall!(Sysno::setsid);
+        let _ = syscall!(Sysno::close_range, 0, u32::MAX, 0);
+        let _ = syscall!(
+            Sysno::sched_setaffinity,
+            0,
+            size_of_val(&crate::ALL_CPUS),
+            &raw const crate::ALL_CPUS
+        );
+    }
+    let _ = sys::prefer_node(None);
+}
+
+fn set_up(orders: Orders) -> Option<Server> {
+    let note = |reason| orders.slot.note(reason);
+    let device = device::Source::find();
+    let Some(device) = device else {
+        note(Reason::NotPermitted);
+        return None;
+    };
+    let Ok(probe) = device.open() else {
+        note(Reason::NotPermitted);
+        return None;
+    };
+    let abilities = probe.abilities().ok();
+    sys::close(probe.0);
+    let abilities = abilities?;
+    let uffd = device.open().ok()?;
+    let allowed = |rung: Rung| orders.rung_max as u32 >= rung as u32;
+    let rung = if abilities.rwp && allowed(Rung::Rwp) && uffd.begin_rwp().is_ok() {
+        Rung::Rwp
+    } else if abilities.moves && allowed(Rung::Move) {
+        if uffd.begin_move(abilities.forks_seen).is_err() {
+            uffd.begin_move(false).ok()?;
+            note(Reason::ForkUnseen);
+        }
+        Rung::Move
+    } else {
+        note(Reason::KernelTooOld);
+        return None;
+    };
+    let bell = device.open().ok()?;
+    bell.begin_plain().ok()?;
+    bell.register(CONTROL.doorbell.load(Ordering::Relaxed), PAGE, uffd::MODE_MISSING).ok()?;
+    let program = CONTROL.program.load(Ordering::Relaxed) as i32;
+    // SAFETY: creates a descriptor.
+    let pidfd = unsafe { syscall!(Sysno::pidfd_open, program, 0) }.ok()? as i32;
+    Server::new(orders, rung, (uffd, bell), (program, pidfd)).ok()
+}

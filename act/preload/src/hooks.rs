@@ -1,0 +1,294 @@
+//! The functions of the C library that ours stand in for. Each passes straight on in a process
+//! without a session.
+
+use std::ffi::{c_int, c_long, c_void};
+
+use quartier_session::{CpuBits, Reason};
+
+use crate::real::{self, StartRoutine};
+use crate::threads::{Holding, Thread};
+use crate::{affinity, create, fork, runtime, sys};
+
+type Attr = libc::pthread_attr_t;
+type CpuSet = libc::cpu_set_t;
+
+/// `pthread_create(3)`: the decision tree is asked first.
+///
+/// # Safety
+/// The contract of `pthread_create(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut libc::pthread_t,
+    attr: *const Attr,
+    start: StartRoutine,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's contract is passed on.
+    unsafe {
+        match runtime::get() {
+            Some(runtime) => create::create(runtime, thread, attr, start, argument),
+            None => real::pthread_create()(thread, attr, start, argument),
+        }
+    }
+}
+
+/// `thrd_create(3)`: glibc's own does not come by `pthread_create`.
+///
+/// # Safety
+/// The contract of `thrd_create(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn thrd_create(
+    thread: *mut libc::pthread_t,
+    start: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+) -> c_int {
+    const THRD_SUCCESS: c_int = 0;
+    const THRD_ERROR: c_int = 2;
+    const THRD_NOMEM: c_int = 3;
+    // SAFETY: the result is returned in the same register; `thrd_join` looks at its low 32 bits.
+    let start =
+        unsafe { std::mem::transmute::<extern "C" fn(*mut c_void) -> c_int, StartRoutine>(start) };
+    // SAFETY: the caller's contract is passed on.
+    match unsafe { pthread_create(thread, std::ptr::null(), start, argument) } {
+        0 => THRD_SUCCESS,
+        libc::ENOMEM | libc::EAGAIN => THRD_NOMEM,
+        _ => THRD_ERROR,
+    }
+}
+
+/// `sched_setaffinity(2)`: from now on the thread is the program's to place.
+///
+/// # Safety
+/// The contract of `sched_setaffinity(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sched_setaffinity(
+    tid: libc::pid_t,
+    size: usize,
+    set: *const CpuSet,
+) -> c_int {
+    // SAFETY: the caller's contract is passed on.
+    let status = unsafe { real::sched_setaffinity()(tid, size, set) };
+    if status == 0 {
+        program_set(tid);
+    }
+    status
+}
+
+/// `sched_getaffinity(2)`: tells a thread that we narrowed what the user allows it.
+///
+/// # Safety
+/// The contract of `sched_getaffinity(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sched_getaffinity(
+    tid: libc::pid_t,
+    size: usize,
+    set: *mut CpuSet,
+) -> c_int {
+    // SAFETY: the caller's contract is passed on.
+    unsafe {
+        let status = real::sched_getaffinity()(tid, size, set);
+        if status == 0 {
+            widen(find(tid), size, set.cast());
+        }
+        status
+    }
+}
+
+/// `pthread_setaffinity_np(3)`.
+///
+/// # Safety
+/// The contract of `pthread_setaffinity_np(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pthread_setaffinity_np(
+    thread: libc::pthread_t,
+    size: usize,
+    set: *const CpuSet,
+) -> c_int {
+    // SAFETY: the caller's contract is passed on.
+    let status = unsafe { real::pthread_setaffinity_np()(thread, size, set) };
+    if let (0, Some(runtime)) = (status, runtime::get()) {
+        if let Some(thread) = Thread::find_handle(thread) {
+            thread.hold(Holding::Programs, None);
+        }
+        runtime.slot().set_user_affinity();
+    }
+    status
+}
+
+/// `pthread_getaffinity_np(3)`.
+///
+/// # Safety
+/// The contract of `pthread_getaffinity_np(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pthread_getaffinity_np(
+    thread: libc::pthread_t,
+    size: usize,
+    set: *mut CpuSet,
+) -> c_int {
+    // SAFETY: the caller's contract is passed on.
+    unsafe {
+        let status = real::pthread_getaffinity_np()(thread, size, set);
+        if status == 0 {
+            widen(Thread::find_handle(thread), size, set.cast());
+        }
+        status
+    }
+}
+
+fn find(tid: libc::pid_t) -> Option<&'static Thread> {
+    Thread::find(if tid == 0 { sys::tid() } else { tid })
+}
+
+fn program_set(tid: libc::pid_t) {
+    let Some(runtime) = runtime::get() else { return };
+    if let Some(thread) = find(tid) {
+        thread.hold(Holding::Programs, None);
+        runtime.slot().set_user_affinity();
+    }
+}
+
+/// Writes what the user allows over a mask that we narrowed.
+unsafe fn widen(thread: Option<&Thread>, size: usize, set: *mut u8) {
+    let narrowed = thread.is_some_and(|thread| thread.holding() == Holding::Ours);
+    if let (true, Some(base)) = (narrowed, affinity::base()) {
+        let bytes = base.words.as_ptr().cast::<u8>();
+        // SAFETY: the caller's set has `size` bytes.
+        unsafe { bytes.copy_to_nonoverlapping(set, size.min(CpuBits::byte_len())) };
+    }
+}
+
+/// `_Fork(3)`: a fork without the handlers that `fork` runs, so ours are run here.
+///
+/// # Safety
+/// The contract of `_Fork(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn _Fork() -> libc::pid_t {
+    fork::prepare();
+    // SAFETY: the caller's contract is passed on.
+    let pid = unsafe { real::_Fork()() };
+    match pid {
+        0 => fork::in_child(),
+        _ => fork::in_parent(),
+    }
+    pid
+}
+
+/// `_exit(2)`: the account is closed first.
+///
+/// # Safety
+/// The contract of `_exit(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    runtime::end();
+    sys::exit_group(status)
+}
+
+/// `_Exit(3)`.
+///
+/// # Safety
+/// The contract of `_Exit(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    // SAFETY: the same function.
+    unsafe { _exit(status) }
+}
+
+/// Marks what is resident in a range, so that each block goes to the next thread that touches it.
+/// Outside `quartier run --policy next-touch` this does nothing. Declared in `quartier.h`.
+///
+/// Returns 0, or -1 when this process has no runtime.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn quartier_next_touch(address: *const c_void, bytes: usize) -> c_int {
+    match runtime::get() {
+        Some(runtime) => {
+            runtime.mark_range(address as usize, (address as usize).saturating_add(bytes));
+            0
+        }
+        None => -1,
+    }
+}
+
+/// `syscall(2)`. It cannot be plain Rust: after a raw `clone` with a new stack the child returns on
+/// that stack, where no frame of ours is. So: look at the number, call `before` for the few that
+/// concern us, and jump to the real function with every register as it was.
+///
+/// # Safety
+/// The contract of `syscall(2)`.
+#[cfg(not(test))]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
+    std::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        before = sym before,
+    )
+}
+
+/// What must happen before a raw system call; gives the function to go on in.
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn before(number: c_long, first: c_long, second: c_long) -> *const c_void {
+    let real = real::syscall() as *const c_void;
+    let Some(runtime) = runtime::get() else { return real };
+    match number {
+        libc::SYS_userfaultfd => runtime.stop_next_touch(Reason::UsesUserfaultfd),
+        // The mask is the third argument; what counts is that the program sets one.
+        libc::SYS_sched_setaffinity => program_set(first as libc::pid_t),
+        libc::SYS_sched_getaffinity => return raw_getaffinity as *const c_void,
+        libc::SYS_fork => fork::prepare_raw(),
+        libc::SYS_clone if first & c_long::from(libc::CLONE_VM) == 0 => fork::prepare_raw(),
+        libc::SYS_clone3 => {
+            // SAFETY: the program's `clone_args`, whose first word is the flags.
+            let flags = unsafe { (first as *const u64).as_ref() };
+            if second >= 8 && flags.is_some_and(|flags| flags & libc::CLONE_VM as u64 == 0) {
+                fork::prepare_raw();
+            }
+        }
+        libc::SYS_mbind
+        | libc::SYS_set_mempolicy
+        | libc::SYS_move_pages
+        | libc::SYS_migrate_pages => {
+            // A query moves nothing; anything else is the program's own placement.
+            let query =
+                number == libc::SYS_move_pages || first == 0 && number == libc::SYS_set_mempolicy;
+            if !query {
+                runtime.stop_next_touch(Reason::PolicySet);
+            }
+        }
+        _ => {}
+    }
+    real
+}
+
+/// `syscall(SYS_sched_getaffinity, …)`: the same answer as the function gives, but the size.
+unsafe extern "C" fn raw_getaffinity(
+    number: c_long,
+    tid: c_long,
+    size: usize,
+    set: *mut u8,
+) -> c_long {
+    // SAFETY: the caller's contract; the real function takes its arguments in the same registers.
+    unsafe {
+        let real: unsafe extern "C" fn(c_long, c_long, usize, *mut u8) -> c_long =
+            std::mem::transmute(real::syscall());
+        let written = real(number, tid, size, set);
+        if written > 0 {
+            widen(find(tid as libc::pid_t), written as usize, set);
+        }
+        written
+    }
+}

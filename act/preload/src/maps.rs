@@ -1,0 +1,111 @@
+//! The program's mappings: a reader of `/proc/self/maps` that needs no heap.
+
+use crate::sys::{self, SysResult};
+
+/// One private, writable, anonymous mapping: data that only this process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrivateRange {
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+/// Calls `visit` for every mapping whose data is private to the process (thesis 4.4.3: heap, `mmap`
+/// memory and zero-filled data; not stacks, not files, not shared memory). `false` stops.
+pub fn for_each_private(mut visit: impl FnMut(PrivateRange) -> bool) -> SysResult<()> {
+    let fd = sys::open(c"/proc/self/maps", libc::O_RDONLY)?;
+    let mut buffer = [0u8; 8192];
+    let mut filled = 0;
+    let result = loop {
+        match sys::read(fd, &mut buffer[filled..]) {
+            Ok(0) => break Ok(()),
+            Ok(count) => filled += count,
+            Err(error) => break Err(error),
+        }
+        let Some(last) = buffer[..filled].iter().rposition(|byte| *byte == b'\n') else {
+            filled = 0;
+            continue;
+        };
+        let go_on =
+            buffer[..last].split(|byte| *byte == b'\n').filter_map(parse_line).all(&mut visit);
+        if !go_on {
+            break Ok(());
+        }
+        buffer.copy_within(last + 1..filled, 0);
+        filled -= last + 1;
+    };
+    sys::close(fd);
+    result
+}
+
+/// Reads `start-end perms offset device inode [name]`; `None` for anything that is not private data.
+fn parse_line(line: &[u8]) -> Option<PrivateRange> {
+    let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+    let range = fields.next()?;
+    let permissions = fields.next()?;
+    let (_offset, _device, inode) = (fields.next()?, fields.next()?, fields.next()?);
+    let name = fields.next().unwrap_or(b"");
+    let anonymous =
+        inode == b"0" && (name.is_empty() || name == b"[heap]" || name.starts_with(b"[anon:"));
+    if permissions != b"rw-p" || !anonymous {
+        return None;
+    }
+    let dash = range.iter().position(|byte| *byte == b'-')?;
+    let (start, end) = (hex(&range[..dash])?, hex(&range[dash + 1..])?);
+    (start < end).then_some(PrivateRange { start, end })
+}
+
+fn hex(digits: &[u8]) -> Option<usize> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0usize, |value, digit| {
+        let digit = (*digit as char).to_digit(16)?;
+        Some(value << 4 | digit as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heap_and_anonymous_memory_are_private_data_and_nothing_else_is() {
+        let private = [
+            "5581c000-5582d000 rw-p 00000000 00:00 0          [heap]",
+            "7f0000000000-7f0000021000 rw-p 00000000 00:00 0 ",
+            "7f0000000000-7f0000021000 rw-p 00000000 00:00 0  [anon: glibc: malloc arena]",
+        ];
+        let other = [
+            "7ffe0000-7fff0000 rw-p 00000000 00:00 0          [stack]",
+            "7f0000000000-7f0000021000 ---p 00000000 00:00 0 ",
+            "7f0000000000-7f0000021000 rwxp 00000000 00:00 0 ",
+            "7f0000000000-7f0000021000 rw-s 00000000 00:05 12 /dev/zero (deleted)",
+            "7f0000000000-7f0000021000 rw-p 00000000 fe:01 77 /usr/lib/libc.so.6",
+            "7f0000000000-7f0000021000 rw-p 00000000 00:00 0  [vvar]",
+            "",
+            "x",
+            "1-2",
+            "2-1 rw-p 0 0 0",
+            "-1 rw-p 0 0 0",
+            "00000000000000001-2 rw-p 0 0 0",
+        ];
+        assert!(private.iter().all(|line| parse_line(line.as_bytes()).is_some()));
+        for line in other {
+            assert_eq!(parse_line(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_fresh_mapping_is_found() {
+        let base = sys::map(1 << 20).unwrap();
+        let mut found = false;
+        for_each_private(|range| {
+            found |= range.start <= base && base < range.end;
+            true
+        })
+        .unwrap();
+        assert!(found);
+    }
+}

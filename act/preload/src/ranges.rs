@@ -1,0 +1,93 @@
+//! Ranges that are never marked: what the runtime itself, or the helper, needs in order to work.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const OWN_MAX: usize = 4096;
+
+static OWN: [[AtomicUsize; 2]; OWN_MAX] = [const { [const { AtomicUsize::new(0) }; 2] }; OWN_MAX];
+
+/// Notes the library's own writable segment, where all of the runtime's state lies.
+pub fn keep_library() {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _size: libc::size_t,
+        _nothing: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: the loader's description of one object, valid during the call.
+        let (base, headers) = unsafe {
+            let info = &*info;
+            (
+                info.dlpi_addr as usize,
+                std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()),
+            )
+        };
+        let segments =
+            headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(|header| {
+                let start = base + header.p_vaddr as usize;
+                (start & !4095, (start + header.p_memsz as usize).next_multiple_of(4096))
+            });
+        let ours = std::ptr::from_ref(&OWN) as usize;
+        if segments.clone().any(|(start, end)| start <= ours && ours < end) {
+            segments.for_each(|(start, end)| {
+                keep(start, end);
+            });
+            return 1;
+        }
+        0
+    }
+    // SAFETY: `visit` has the type the loader calls.
+    unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) };
+}
+
+/// Notes a range of our own; `false` when no more can be noted.
+pub fn keep(start: usize, end: usize) -> bool {
+    OWN.iter().any(|[first, last]| {
+        let free = first.load(Ordering::Relaxed) == 0;
+        let won =
+            free && first.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if won {
+            last.store(end, Ordering::Release);
+        }
+        won
+    })
+}
+
+/// Forgets a range that was noted.
+pub fn forget(start: usize) {
+    for [first, last] in &OWN {
+        if first.load(Ordering::Relaxed) == start {
+            last.store(0, Ordering::Relaxed);
+            first.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// The lowest own range that overlaps `[start, end)`.
+pub fn overlapping(start: usize, end: usize) -> Option<(usize, usize)> {
+    OWN.iter()
+        .map(|[first, last]| (first.load(Ordering::Acquire), last.load(Ordering::Acquire)))
+        .filter(|(first, last)| *first < end && start < *last)
+        .min()
+}
+
+/// Forgets all: in a child after `fork`, which has none of the helper's mappings.
+pub fn forget_all() {
+    for [first, last] in &OWN {
+        last.store(0, Ordering::Relaxed);
+        first.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_own_range_is_seen_by_whatever_overlaps_it() {
+        assert!(keep(0x10_0000, 0x20_0000));
+        assert_eq!(overlapping(0x1f_f000, 0x30_0000), Some((0x10_0000, 0x20_0000)));
+        assert_eq!(overlapping(0x20_0000, 0x30_0000), None);
+        forget(0x10_0000);
+        assert_eq!(overlapping(0, usize::MAX), None);
+    }
+}

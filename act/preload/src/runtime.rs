@@ -1,0 +1,260 @@
+//! The process's own state: its session, its slot, what it was told to do.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use quartier_session::{
+    Config, Counter, CpuBits, ENV_NEXT_TOUCH, ENV_SESSION, Pin, Policy, ProcessSlot, Reason, Rung,
+    Session, SlotState,
+};
+
+use crate::helper::{self, Orders};
+use crate::threads::{Holding, Thread};
+use crate::{Decide, Factory, affinity, device, fork, ranges, resident, sys, threads};
+
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+
+/// Automatic marking may take at most this share of the time since the process began, so that a
+/// program that starts a short-lived thread again and again does not pay for each.
+const MARK_SHARE_PERCENT: u64 = 5;
+
+/// What a process under `quartier run` knows.
+#[derive(Debug)]
+pub struct Runtime {
+    /// The run's shared memory.
+    pub session: &'static Session,
+    /// Index of this process's slot; changes in a child after `fork`.
+    slot: AtomicUsize,
+    /// Threads of the program besides the first.
+    others: AtomicUsize,
+    /// Whether Auto-Next-Touch was asked for and not turned off.
+    next_touch: AtomicBool,
+    began_nanos: u64,
+    factory: Factory,
+    decide: OnceLock<Option<Box<dyn Decide>>>,
+}
+
+/// The runtime of this process, if it runs under a session.
+pub fn get() -> Option<&'static Runtime> {
+    RUNTIME.get()
+}
+
+/// Starts the runtime, from the library's initialiser: nothing of the program has run yet.
+pub fn start(factory: Factory) {
+    let Some(path) = std::env::var_os(ENV_SESSION) else { return };
+    // A session that cannot be mapped (another user's, or the launcher is gone): run as if alone.
+    let Ok(session) = Session::open(Path::new(&path)) else { return };
+    let session: &'static Session = Box::leak(Box::new(session));
+    let Some((index, slot)) = session.claim(sys::pid() as u32) else { return };
+    slot.set_name(&program_name());
+    let turned_off = std::env::var_os(ENV_NEXT_TOUCH).is_some_and(|value| value == "off");
+    if turned_off && session.config().policy() == Policy::NextTouch {
+        slot.note(Reason::TurnedOff);
+    }
+    device::remember_socket();
+    restore_affinity(session, slot, factory);
+    enter_first_thread();
+    let runtime = Runtime {
+        session,
+        slot: AtomicUsize::new(index),
+        others: AtomicUsize::new(0),
+        next_touch: AtomicBool::new(session.config().policy() == Policy::NextTouch && !turned_off),
+        began_nanos: sys::now_nanos(),
+        factory,
+        decide: OnceLock::new(),
+    };
+    if RUNTIME.set(runtime).is_ok() {
+        fork::watch();
+    }
+}
+
+/// Ends the runtime's account of a process that exits in order.
+pub fn end() {
+    let Some(runtime) = get() else { return };
+    let slot = runtime.slot();
+    if slot.pid() == sys::pid() as u32 && slot.state() == SlotState::Running {
+        resident::count(runtime);
+        slot.set_state(SlotState::Ended);
+    }
+}
+
+fn program_name() -> Vec<u8> {
+    std::fs::read("/proc/self/comm")
+        .map(|mut name| {
+            name.retain(|byte| *byte != b'\n');
+            name
+        })
+        .unwrap_or_default()
+}
+
+/// A program started by a thread that we narrowed inherits the narrow mask; the user's is put back.
+/// A mask that the program before it, or its parent, set on purpose is kept.
+fn restore_affinity(session: &'static Session, slot: &ProcessSlot, factory: Factory) {
+    let Ok(now) = affinity::get(0) else { return };
+    let allowed = &session.config().allowed;
+    if now != *allowed {
+        // SAFETY: a query.
+        let parent = unsafe { libc::getppid() } as u32;
+        let by_parent =
+            session.processes().any(|(_, other)| other.pid() == parent && other.user_affinity());
+        if by_parent {
+            slot.set_user_affinity();
+        }
+        if !slot.user_affinity() && is_ours(session, &now, factory) {
+            let _ = affinity::set(0, allowed);
+        }
+    }
+    affinity::set_base(affinity::get(0).unwrap_or(now));
+}
+
+/// Whether a mask is one that we narrow threads to.
+fn is_ours(session: &'static Session, mask: &CpuBits, factory: Factory) -> bool {
+    let config = session.config();
+    let (Some(decide), Some(first)) = (factory(session), mask.iter().next()) else { return false };
+    match (config.pin(), decide.locate(first)) {
+        (Pin::Cpu, Some(_)) => mask.iter().count() == 1,
+        (_, Some(place)) => {
+            decide.node_cpus(place.node_index).intersection(&config.allowed) == *mask
+        }
+        (_, None) => false,
+    }
+}
+
+fn enter_first_thread() {
+    ranges::keep_library();
+    let tid = sys::tid() as u32;
+    Thread::enter(tid, crate::create::rseq_area(), (0, 0));
+}
+
+impl Runtime {
+    /// This process's slot.
+    pub fn slot(&self) -> &'static ProcessSlot {
+        self.session.slot(self.slot.load(Ordering::Relaxed))
+    }
+
+    /// Its index.
+    pub fn slot_index(&self) -> usize {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    /// What the launcher asked for.
+    pub fn config(&self) -> &'static Config {
+        self.session.config()
+    }
+
+    /// Who decides; built when first needed.
+    pub fn decide(&self) -> Option<&dyn Decide> {
+        let made = self.decide.get_or_init(|| {
+            let decide = (self.factory)(self.session)?;
+            for cpu in 0..(quartier_session::NR_CPU_WORDS as u32 * 64) {
+                if let Some(place) = decide.locate(cpu) {
+                    threads::set_node_of_cpu(cpu, place.node_os_id);
+                }
+            }
+            Some(decide)
+        });
+        made.as_deref()
+    }
+
+    /// Whether threads are to be placed.
+    pub fn places(&self) -> bool {
+        self.config().pin() != Pin::None && self.config().policy() != Policy::None
+    }
+
+    /// What a helper is to do.
+    pub fn orders(&self) -> Orders {
+        let config = self.config();
+        Orders {
+            slot: self.slot(),
+            rung_max: config.rung_max(),
+            block_bytes: config.block_bytes as usize,
+            block_bytes_max: config.block_bytes_max as usize,
+            split_huge: config.split_huge != 0,
+        }
+    }
+
+    /// A thread is about to be created; the first one makes the process parallel.
+    pub fn thread_begins(&self) {
+        self.slot().add(Counter::ThreadsCreated, 1);
+        if self.others.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.becomes_parallel();
+        }
+    }
+
+    /// A thread other than the first has ended, or could not be created.
+    pub fn thread_ends(&self) {
+        if self.others.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.becomes_sequential();
+        }
+    }
+
+    fn becomes_parallel(&self) {
+        let decide = self.decide();
+        let me = Thread::find(sys::tid());
+        if let (Some(decide), Some(me), true) = (decide, me, self.places()) {
+            crate::create::hold_creator(self, decide, me);
+        }
+        if self.may_mark() {
+            helper::mark_all(&self.orders());
+        }
+    }
+
+    fn may_mark(&self) -> bool {
+        let slot = self.slot();
+        if !self.next_touch.load(Ordering::Relaxed) || self.config().rung_max() == Rung::None {
+            return false;
+        }
+        if !sys::task_policy_is_default() {
+            slot.note(Reason::PolicySet);
+            return false;
+        }
+        let spent = slot.get(Counter::MarkNanos);
+        let lived = sys::now_nanos().saturating_sub(self.began_nanos);
+        slot.get(Counter::Marks) == 0 || spent.saturating_mul(100 / MARK_SHARE_PERCENT) <= lived
+    }
+
+    /// Marks a range because the program asked.
+    pub fn mark_range(&self, start: usize, end: usize) {
+        if self.next_touch.load(Ordering::Relaxed) {
+            let _ = self.decide();
+            helper::mark_range(&self.orders(), start, end);
+        }
+    }
+
+    /// Stops moving pages in this process for good, and puts back what is marked.
+    pub fn stop_next_touch(&self, reason: Reason) {
+        if self.next_touch.swap(false, Ordering::AcqRel) {
+            self.slot().note(reason);
+            helper::give_back();
+        }
+    }
+
+    /// Gives the first thread its affinity back, once it is alone.
+    fn becomes_sequential(&self) {
+        let first = Thread::find(sys::pid());
+        if let (Some(first), Some(base)) = (first, affinity::base()) {
+            if first.holding() == Holding::Ours {
+                let _ = affinity::set(first.tid() as i32, base);
+                first.hold(Holding::AsIs, None);
+                if let (Some(decide), Some(cpu)) = (self.decide(), first.take_counted()) {
+                    decide.uncount(cpu);
+                }
+            }
+        }
+    }
+
+    /// In a child after `fork`: a process of its own, with one thread.
+    pub fn begin_again(&self) {
+        let user_affinity = self.slot().user_affinity();
+        if let Some((index, slot)) = self.session.claim(sys::pid() as u32) {
+            slot.set_name(&program_name());
+            if user_affinity {
+                slot.set_user_affinity();
+            }
+            self.slot.store(index, Ordering::Relaxed);
+        }
+        self.others.store(0, Ordering::Relaxed);
+        helper::forget();
+    }
+}

@@ -1,0 +1,210 @@
+//! System calls without errno, for code that runs in the helper: it shares the program's memory, so
+//! a C library call there could write into a thread of the program.
+
+use syscalls::{Errno, Sysno, syscall};
+
+/// Result of a system call.
+pub type SysResult<T = usize> = Result<T, Errno>;
+
+/// Bytes of a base page; x86-64 has no other.
+pub const PAGE: usize = 4096;
+
+/// Bytes of a huge page (PMD) on x86-64.
+pub const HUGE: usize = 2 << 20;
+
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+const MPOL_DEFAULT: usize = 0;
+const MPOL_PREFERRED: usize = 1;
+const MPOL_F_ADDR: usize = 2;
+const MPOL_MF_MOVE: usize = 2;
+const KCMP_VM: usize = 1;
+
+/// Words of a node mask: 1024 nodes.
+pub const NODE_WORDS: usize = 16;
+
+/// A set of nodes by OS id.
+pub type NodeMask = [u64; NODE_WORDS];
+
+/// The mask with one node in it; none for an id over 1023.
+#[must_use]
+pub fn node_mask(os_id: u32) -> NodeMask {
+    let mut mask = [0; NODE_WORDS];
+    if let Some(word) = mask.get_mut(os_id as usize / 64) {
+        *word = 1 << (os_id % 64);
+    }
+    mask
+}
+
+/// `openat(AT_FDCWD, path, flags | O_CLOEXEC)`.
+pub fn open(path: &std::ffi::CStr, flags: i32) -> SysResult<i32> {
+    let flags = flags | libc::O_CLOEXEC;
+    // SAFETY: `path` ends in NUL.
+    let fd = unsafe { syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) }?;
+    Ok(fd as i32)
+}
+
+/// Closes a descriptor of ours.
+pub fn close(fd: i32) {
+    // SAFETY: closing a number cannot break memory.
+    let _ = unsafe { syscall!(Sysno::close, fd) };
+}
+
+/// Reads at an offset; gives the number of bytes.
+pub fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> SysResult {
+    // SAFETY: the kernel writes at most `buffer.len()` bytes.
+    unsafe { syscall!(Sysno::pread64, fd, buffer.as_mut_ptr(), buffer.len(), offset) }
+}
+
+/// Reads; gives the number of bytes.
+pub fn read(fd: i32, buffer: &mut [u8]) -> SysResult {
+    // SAFETY: the kernel writes at most `buffer.len()` bytes.
+    unsafe { syscall!(Sysno::read, fd, buffer.as_mut_ptr(), buffer.len()) }
+}
+
+/// An `ioctl` whose argument is a structure that the kernel reads and writes.
+///
+/// # Safety
+/// `T` must be the structure of `request`, and what it points at must be the caller's to change.
+pub unsafe fn ioctl<T>(fd: i32, request: usize, argument: &mut T) -> SysResult {
+    // SAFETY: the caller's contract.
+    unsafe { syscall!(Sysno::ioctl, fd, request, std::ptr::from_mut(argument)) }
+}
+
+/// A private, zeroed, lazily filled mapping of our own.
+pub fn map(len: usize) -> SysResult {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    unsafe { syscall!(Sysno::mmap, 0, len, protection, flags, -1isize, 0) }
+}
+
+/// Gives back a mapping of our own.
+///
+/// # Safety
+/// Nothing may use the range any more.
+pub unsafe fn unmap(start: usize, len: usize) {
+    // SAFETY: the caller's contract.
+    let _ = unsafe { syscall!(Sysno::munmap, start, len) };
+}
+
+/// `madvise`.
+///
+/// # Safety
+/// The range must be ours to treat as `advice` says.
+pub unsafe fn madvise(start: usize, len: usize, advice: i32) -> SysResult {
+    // SAFETY: the caller's contract.
+    unsafe { syscall!(Sysno::madvise, start, len, advice) }
+}
+
+/// The node of each page, or a negative errno (`-ENOENT`: not present), without moving anything.
+pub fn query_nodes(pages: &[usize], status: &mut [i32]) -> SysResult {
+    assert!(status.len() >= pages.len());
+    // SAFETY: both arrays have the length given; a null node list means "only ask".
+    unsafe {
+        syscall!(Sysno::move_pages, 0, pages.len(), pages.as_ptr(), 0, status.as_mut_ptr(), 0)
+    }
+}
+
+/// Moves pages of this process to nodes.
+pub fn move_pages(pages: &[usize], nodes: &[i32], status: &mut [i32]) -> SysResult {
+    assert!(status.len() >= pages.len() && nodes.len() >= pages.len());
+    // SAFETY: three arrays of the length given; moving a page keeps its contents.
+    unsafe {
+        syscall!(
+            Sysno::move_pages,
+            0,
+            pages.len(),
+            pages.as_ptr(),
+            nodes.as_ptr(),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE
+        )
+    }
+}
+
+/// Prefers one node for this task's allocations, or the default policy with `None`.
+pub fn prefer_node(node: Option<u32>) -> SysResult {
+    let mask = node.map(node_mask);
+    let (mode, pointer, bits) = match &mask {
+        Some(mask) => (MPOL_PREFERRED, mask.as_ptr() as usize, NODE_WORDS * 64 + 1),
+        None => (MPOL_DEFAULT, 0, 0),
+    };
+    // SAFETY: the mask has the number of bits given.
+    unsafe { syscall!(Sysno::set_mempolicy, mode, pointer, bits) }
+}
+
+/// Whether this task has the default memory policy.
+#[must_use]
+pub fn task_policy_is_default() -> bool {
+    let mut mode = 0i32;
+    // SAFETY: the kernel writes one int.
+    let result = unsafe { syscall!(Sysno::get_mempolicy, &raw mut mode, 0, 0, 0, 0) };
+    result.is_err() || mode as usize == MPOL_DEFAULT
+}
+
+/// Whether the mapping at `address` has no memory policy of its own.
+#[must_use]
+pub fn range_policy_is_default(address: usize) -> bool {
+    let mut mode = 0i32;
+    // SAFETY: the kernel writes one int; `address` is only looked up.
+    let result =
+        unsafe { syscall!(Sysno::get_mempolicy, &raw mut mode, 0, 0, address, MPOL_F_ADDR) };
+    result.is_err() || mode as usize == MPOL_DEFAULT
+}
+
+/// Sleeps while `*word == value`, at most `timeout_ms`.
+pub fn futex_wait(word: &std::sync::atomic::AtomicU32, value: u32, timeout_ms: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ms / 1000) as i64,
+        tv_nsec: (timeout_ms % 1000 * 1_000_000) as i64,
+    };
+    // SAFETY: the word outlives the call; the kernel only reads it.
+    let _ = unsafe {
+        syscall!(Sysno::futex, word.as_ptr(), FUTEX_WAIT_PRIVATE, value, &raw const timeout)
+    };
+}
+
+/// Wakes everybody who sleeps on `word`.
+pub fn futex_wake(word: &std::sync::atomic::AtomicU32) {
+    // SAFETY: the kernel only uses the address.
+    let _ = unsafe { syscall!(Sysno::futex, word.as_ptr(), FUTEX_WAKE_PRIVATE, i32::MAX) };
+}
+
+/// Whether two processes share their memory; `None` where the kernel will not say.
+#[must_use]
+pub fn same_memory(a: i32, b: i32) -> Option<bool> {
+    // SAFETY: a query.
+    unsafe { syscall!(Sysno::kcmp, a, b, KCMP_VM, 0, 0) }.ok().map(|order| order == 0)
+}
+
+/// The calling thread's id.
+#[must_use]
+pub fn tid() -> i32 {
+    // SAFETY: a query.
+    unsafe { syscall!(Sysno::gettid) }.map_or(0, |tid| tid as i32)
+}
+
+/// The calling process's id, asked of the kernel.
+#[must_use]
+pub fn pid() -> i32 {
+    // SAFETY: a query.
+    unsafe { syscall!(Sysno::getpid) }.map_or(0, |pid| pid as i32)
+}
+
+/// Monotonic time in nanoseconds.
+#[must_use]
+pub fn now_nanos() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec.
+    let _ = unsafe { syscall!(Sysno::clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Ends the calling process (all its threads), without any C library handler.
+pub fn exit_group(status: i32) -> ! {
+    loop {
+        // SAFETY: does not return.
+        let _ = unsafe { syscall!(Sysno::exit_group, status) };
+    }
+}

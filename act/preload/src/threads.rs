@@ -1,0 +1,247 @@
+//! The program's threads: where each was placed. Fixed arrays of atomics in the library's own
+//! segment, so that the helper can look a thread up while it waits, in one read and without a lock.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
+
+/// Threads that can be followed at once; more run unplaced.
+pub const THREADS_MAX: usize = 8192;
+
+/// The largest `pid_max` a 64-bit kernel takes.
+const TIDS_MAX: usize = 1 << 22;
+
+/// CPUs that a kernel can have (x86-64's largest `NR_CPUS`).
+const CPUS_MAX: usize = 8192;
+
+/// "Nothing known" in a node field, which holds the OS id plus one: all zero, so that the tables lie
+/// in zero-filled memory and cost nothing until used.
+const UNKNOWN: u16 = 0;
+
+/// How a thread got its affinity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Holding {
+    /// As it was created.
+    AsIs = 0,
+    /// Narrowed by us.
+    Ours = 1,
+    /// Set by the program: never touched again.
+    Programs = 2,
+}
+
+/// One thread.
+#[derive(Debug)]
+pub struct Thread {
+    tid: AtomicU32,
+    holding: AtomicU32,
+    /// OS id plus one of the CPU on which the decision tree counts it.
+    counted: AtomicU32,
+    /// The C library's handle.
+    handle: AtomicUsize,
+    /// OS id plus one.
+    node: AtomicU16,
+    /// Address of its `rseq` area, which says on which CPU it is; 0 where there is none.
+    rseq: AtomicUsize,
+    stack_start: AtomicUsize,
+    stack_end: AtomicUsize,
+    /// Where its last pull ended, and how long that pull was: a sweep goes on there.
+    sweep_end: AtomicUsize,
+    sweep_len: AtomicUsize,
+}
+
+#[allow(clippy::declare_interior_mutable_const)] // Only an initialiser of the array below.
+const EMPTY: Thread = Thread {
+    tid: AtomicU32::new(0),
+    holding: AtomicU32::new(0),
+    counted: AtomicU32::new(0),
+    handle: AtomicUsize::new(0),
+    node: AtomicU16::new(UNKNOWN),
+    rseq: AtomicUsize::new(0),
+    stack_start: AtomicUsize::new(0),
+    stack_end: AtomicUsize::new(0),
+    sweep_end: AtomicUsize::new(0),
+    sweep_len: AtomicUsize::new(0),
+};
+
+static THREADS: [Thread; THREADS_MAX] = [EMPTY; THREADS_MAX];
+/// Index into `THREADS` plus one, by thread id.
+static BY_TID: [AtomicU16; TIDS_MAX] = [const { AtomicU16::new(0) }; TIDS_MAX];
+/// OS id of each CPU's node, plus one.
+static NODE_OF_CPU: [AtomicU16; CPUS_MAX] = [const { AtomicU16::new(UNKNOWN) }; CPUS_MAX];
+/// Where to begin to look for a free entry.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+impl Thread {
+    /// Enters the calling thread; `None` when the table is full.
+    pub fn enter(tid: u32, rseq: usize, stack: (usize, usize)) -> Option<&'static Self> {
+        let slot = BY_TID.get(tid as usize)?;
+        let from = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (at, thread) = (0..THREADS_MAX)
+            .map(|step| (from + step) % THREADS_MAX)
+            .map(|at| (at, &THREADS[at]))
+            .find(|(_, thread)| {
+                let free = thread.tid.load(Ordering::Relaxed) == 0;
+                free && thread
+                    .tid
+                    .compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            })?;
+        thread.holding.store(Holding::AsIs as u32, Ordering::Relaxed);
+        thread.node.store(UNKNOWN, Ordering::Relaxed);
+        thread.counted.store(0, Ordering::Relaxed);
+        // SAFETY: a query of the calling thread, which enters itself.
+        thread.handle.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
+        thread.rseq.store(rseq, Ordering::Relaxed);
+        thread.stack_start.store(stack.0, Ordering::Relaxed);
+        thread.stack_end.store(stack.1, Ordering::Relaxed);
+        thread.sweep_len.store(0, Ordering::Relaxed);
+        slot.store(at as u16 + 1, Ordering::Release);
+        Some(thread)
+    }
+
+    /// Takes a thread out; nothing may use it afterwards.
+    pub fn leave(&self) {
+        let tid = self.tid.load(Ordering::Relaxed);
+        if let Some(slot) = BY_TID.get(tid as usize) {
+            slot.store(0, Ordering::Release);
+        }
+        self.stack_end.store(0, Ordering::Relaxed);
+        self.tid.store(0, Ordering::Release);
+    }
+
+    /// The thread with this id.
+    pub fn find(tid: i32) -> Option<&'static Self> {
+        let at = BY_TID.get(usize::try_from(tid).ok()?)?.load(Ordering::Acquire);
+        let thread = THREADS.get(at.checked_sub(1)? as usize)?;
+        (thread.tid.load(Ordering::Acquire) == tid as u32).then_some(thread)
+    }
+
+    /// The thread with this handle of the C library.
+    pub fn find_handle(handle: libc::pthread_t) -> Option<&'static Self> {
+        Self::all().find(|thread| thread.handle.load(Ordering::Relaxed) == handle as usize)
+    }
+
+    /// Notes the CPU (OS id) on which the decision tree counts it.
+    pub fn set_counted(&self, cpu_os_id: u32) {
+        self.counted.store(cpu_os_id + 1, Ordering::Relaxed);
+    }
+
+    /// The CPU (OS id) on which it was counted; from now on it is not.
+    pub fn take_counted(&self) -> Option<u32> {
+        self.counted.swap(0, Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// All threads entered.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        THREADS.iter().filter(|thread| thread.tid.load(Ordering::Acquire) != 0)
+    }
+
+    /// Its id.
+    pub fn tid(&self) -> u32 {
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    /// Its stack, with its thread block, as first byte and one past the last.
+    pub fn stack(&self) -> (usize, usize) {
+        (self.stack_start.load(Ordering::Relaxed), self.stack_end.load(Ordering::Relaxed))
+    }
+
+    /// Who decides over its affinity.
+    pub fn holding(&self) -> Holding {
+        match self.holding.load(Ordering::Relaxed) {
+            1 => Holding::Ours,
+            2 => Holding::Programs,
+            _ => Holding::AsIs,
+        }
+    }
+
+    /// Notes who decides over its affinity; `node` where we hold it.
+    pub fn hold(&self, holding: Holding, node_os_id: Option<u32>) {
+        self.node.store(node_os_id.map_or(UNKNOWN, encode), Ordering::Relaxed);
+        self.holding.store(holding as u32, Ordering::Relaxed);
+    }
+
+    /// The OS id of the node it runs on: where we hold it, or what its `rseq` area says. Only for a
+    /// thread that is stopped in a fault, whose area is therefore still there.
+    pub fn node(&self) -> Option<u32> {
+        let held = self.node.load(Ordering::Relaxed);
+        if held != UNKNOWN {
+            return Some(u32::from(held) - 1);
+        }
+        let rseq = self.rseq.load(Ordering::Relaxed);
+        if rseq == 0 {
+            return None;
+        }
+        // SAFETY: the kernel's `struct rseq` (cpu_id at byte 4) of a live thread, in its thread
+        // block, which is never marked; the kernel writes it, so it is read as volatile.
+        let cpu = unsafe { ((rseq + 4) as *const u32).read_volatile() };
+        node_of_cpu(cpu)
+    }
+
+    /// Whether a pull at `address` continues this thread's sweep, and how long the last one was.
+    pub fn sweep(&self, address: usize) -> Option<usize> {
+        (self.sweep_end.load(Ordering::Relaxed) == address)
+            .then(|| self.sweep_len.load(Ordering::Relaxed))
+    }
+
+    /// Notes a pull.
+    pub fn set_sweep(&self, end: usize, len: usize) {
+        self.sweep_end.store(end, Ordering::Relaxed);
+        self.sweep_len.store(len, Ordering::Relaxed);
+    }
+}
+
+/// The OS id of a CPU's node, once [`set_node_of_cpu`] has said it.
+#[must_use]
+pub fn node_of_cpu(cpu_os_id: u32) -> Option<u32> {
+    let node = NODE_OF_CPU.get(cpu_os_id as usize)?.load(Ordering::Relaxed);
+    (node != UNKNOWN).then(|| u32::from(node) - 1)
+}
+
+fn encode(node_os_id: u32) -> u16 {
+    u16::try_from(node_os_id + 1).unwrap_or(UNKNOWN)
+}
+
+/// Says on which node a CPU is.
+pub fn set_node_of_cpu(cpu_os_id: u32, node_os_id: u32) {
+    if let Some(entry) = NODE_OF_CPU.get(cpu_os_id as usize) {
+        entry.store(encode(node_os_id), Ordering::Relaxed);
+    }
+}
+
+/// Forgets every thread: in a child after `fork`, which then enters its only one.
+pub fn forget_all() {
+    Thread::all().for_each(Thread::leave);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_found_until_it_leaves() {
+        let thread = Thread::enter(1_000_001, 0, (4096, 8192)).unwrap();
+        assert_eq!(Thread::find(1_000_001).unwrap().stack(), (4096, 8192));
+        assert_eq!(thread.node(), None);
+        thread.hold(Holding::Ours, Some(3));
+        assert_eq!(thread.node(), Some(3));
+        thread.leave();
+        assert!(Thread::find(1_000_001).is_none());
+    }
+
+    #[test]
+    fn impossible_ids_are_not_found() {
+        assert!(Thread::find(-1).is_none());
+        assert!(Thread::find(i32::MAX).is_none());
+        assert!(Thread::enter(u32::MAX, 0, (0, 0)).is_none());
+        assert_eq!(node_of_cpu(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_sweep_goes_on_where_it_ended() {
+        let thread = Thread::enter(1_000_002, 0, (0, 0)).unwrap();
+        thread.set_sweep(8192, 4096);
+        assert_eq!(thread.sweep(8192), Some(4096));
+        assert_eq!(thread.sweep(4096), None);
+        thread.leave();
+    }
+}

@@ -1,0 +1,87 @@
+// The demo's self-checking program: one thread initialises, several each work on their own part.
+//
+//   eighths [MIB [THREADS]]        (default: 256 MiB, 8 threads)
+//
+// Checks every byte, then asks the kernel on which node each page lies, and prints one line of JSON:
+// pages, pages that lie on the node of the thread that worked on them, pages per node.
+// Exit status: 0, or 1 when a byte was wrong.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, NODES_MAX = 64, THREADS_MAX = 1024 };
+
+static uint64_t *data;
+static size_t words_per_thread;
+static size_t nr_threads;
+static int node_of_thread[THREADS_MAX];
+static unsigned long wrong[THREADS_MAX];
+static pthread_barrier_t all_here;
+
+static uint64_t expected(size_t word) { return word * 0x9E3779B97F4A7C15u + 1; }
+
+static void *work(void *argument) {
+    size_t me = (size_t)argument;
+    uint64_t *mine = data + me * words_per_thread;
+    unsigned cpu, node;
+    pthread_barrier_wait(&all_here);
+    for (int round = 0; round < 2; round++)
+        for (size_t i = 0; i < words_per_thread; i++) {
+            wrong[me] += mine[i] != expected(me * words_per_thread + i) + (unsigned)round;
+            mine[i]++;
+        }
+    syscall(SYS_getcpu, &cpu, &node, NULL);
+    node_of_thread[me] = (int)node;
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    size_t bytes = (argc > 1 ? strtoul(argv[1], NULL, 10) : 256) << 20;
+    nr_threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 8;
+    if (bytes == 0 || nr_threads == 0 || nr_threads > THREADS_MAX) return 2;
+    words_per_thread = bytes / sizeof *data / nr_threads / (PAGE / sizeof *data) * (PAGE / sizeof *data);
+    size_t words = words_per_thread * nr_threads;
+    data = aligned_alloc(PAGE, words * sizeof *data);
+    if (!data) return 2;
+    for (size_t i = 0; i < words; i++) data[i] = expected(i);
+
+    pthread_t threads[THREADS_MAX];
+    pthread_barrier_init(&all_here, NULL, (unsigned)nr_threads);
+    for (size_t i = 1; i < nr_threads; i++)
+        if ((errno = pthread_create(&threads[i], NULL, work, (void *)i))) {
+            perror("pthread_create");
+            return 2;
+        }
+    work((void *)0);
+    for (size_t i = 1; i < nr_threads; i++) pthread_join(threads[i], NULL);
+
+    unsigned long pages = 0, right = 0, per_node[NODES_MAX] = {0}, all_wrong = 0;
+    for (size_t t = 0; t < nr_threads; t++) {
+        all_wrong += wrong[t];
+        for (size_t at = 0; at < words_per_thread * sizeof *data; at += PAGE) {
+            void *page = (char *)(data + t * words_per_thread) + at;
+            int node = -1;
+            syscall(SYS_move_pages, 0, 1ul, &page, NULL, &node, 0);
+            pages++;
+            if (node >= 0 && node < NODES_MAX) per_node[node]++;
+            right += node == node_of_thread[t];
+        }
+    }
+    printf("{\"pages\": %lu, \"right\": %lu, \"right_percent\": %.2f, \"wrong_bytes\": %lu, \"pages_per_node\": [", pages,
+           right, 100.0 * (double)right / (double)pages, all_wrong);
+    int nodes = NODES_MAX;
+    while (nodes > 1 && !per_node[nodes - 1]) nodes--;
+    for (int n = 0; n < nodes; n++) printf("%s%lu", n ? ", " : "", per_node[n]);
+    printf("], \"node_of_thread\": [");
+    for (size_t t = 0; t < nr_threads; t++) printf("%s%d", t ? ", " : "", node_of_thread[t]);
+    printf("]}\n");
+    return all_wrong != 0;
+}
