@@ -1,5 +1,6 @@
 //! Many threads decide at once on one set of slots.
 
+use std::sync::Barrier;
 use std::thread;
 
 use quartier_decide::dqdt::{Allowed, ClusterId, Estimates, Tree};
@@ -10,6 +11,34 @@ const DECIDERS: u32 = 8;
 
 fn tree(nr_nodes: usize, nr_cpus: u32) -> Tree {
     Tree::build(&SyntheticSpec::uniform(nr_nodes, nr_cpus).machine().unwrap())
+}
+
+/// Two deciders never leave a leaf of four without an idle CPU, so a shared one is a lost race.
+#[test]
+fn two_deciders_at_once_take_two_cpus() {
+    let tree = tree(1, 4);
+    let allowed = Allowed::all(&tree);
+    let slots = tree.new_slots();
+    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let barrier = Barrier::new(2);
+    let decide_often = || {
+        let mut shared = 0;
+        for _ in 0..20_000 {
+            barrier.wait();
+            let request = Request::new(Some(CpuId(0)), &allowed);
+            let cpu = decide_and_count(&estimates, &request).unwrap().cpu;
+            barrier.wait();
+            shared += u32::from(estimates.nr_threads_on(cpu) > 1);
+            barrier.wait();
+            estimates.remove_thread(cpu).unwrap();
+        }
+        shared
+    };
+    let shared = thread::scope(|scope| {
+        let other = scope.spawn(decide_often);
+        decide_often() + other.join().unwrap()
+    });
+    assert_eq!(shared, 0);
 }
 
 #[test]

@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicU8;
 use quartier_decide::dqdt::{Allowed, Estimates, Tree};
 use quartier_decide::policy::thread::{Decision, Request, decide, decide_and_count};
 use quartier_model::{
-    Bytes, CpuId, Distance, DistanceMatrix, Machine, MachineParts, NodeId, PackageId, Provenance,
-    SyntheticSpec,
+    Bytes, CpuId, Distance, Machine, MachineParts, NodeId, PackageId, SyntheticSpec,
 };
 
 fn synthetic(spec: &str) -> Machine {
@@ -87,15 +86,31 @@ fn a_full_node_sends_its_threads_to_the_nearest_socket_first() {
 
 #[test]
 fn of_equally_idle_clusters_the_nearer_is_taken() {
-    let machine = changed("3x1", |parts| {
-        let rows = [[10, 30, 20], [30, 10, 30], [20, 30, 10]];
-        parts.distances = DistanceMatrix {
-            provenance: Provenance::User,
-            rows: rows.map(|row| row.map(Distance).to_vec()).to_vec(),
-        };
+    // Nodes 0 and 3 are nearer, but too few to make neighbourhoods of: all four are one.
+    let machine = changed("4x1", |parts| {
+        parts.distances.rows[0][3] = Distance(15);
+        parts.distances.rows[3][0] = Distance(15);
     });
-    let (decisions, _) = create(&machine, 0, 2);
-    assert_eq!(cpus(&decisions), [2, 1]);
+    assert_eq!(Tree::build(&machine).height(), 1);
+    let (decisions, _) = create(&machine, 0, 3);
+    assert_eq!(cpus(&decisions), [3, 1, 2]);
+}
+
+#[test]
+fn the_emptier_cluster_goes_before_the_nearer_one() {
+    let machine = changed("4x2", |parts| {
+        parts.distances.rows[0][3] = Distance(15);
+        parts.distances.rows[3][0] = Distance(15);
+    });
+    let tree = Tree::build(&machine);
+    let slots = tree.new_slots();
+    let estimates = Estimates::new(&tree, &slots).unwrap();
+    for cpu in [0, 1, 2, 6] {
+        estimates.add_thread(CpuId(cpu));
+    }
+    let allowed = Allowed::all(&tree);
+    let decision = decide(&estimates, &Request::new(Some(CpuId(0)), &allowed)).unwrap();
+    assert_eq!(decision.node, Some(NodeId(2)));
 }
 
 #[test]

@@ -367,14 +367,15 @@ mod tests {
 
     #[test]
     fn every_broken_description_is_refused_by_name() {
-        let broken: [(&str, fn(&mut MachineParts)); 9] = [
+        type Breakage = fn(&mut MachineParts);
+        let broken: [(&str, Breakage); 9] = [
             ("machine format 7", |parts| parts.format = 7),
             ("at least one node", |parts| parts.nodes.clear()),
             ("at least one online CPU", |parts| parts.cpus.clear()),
             ("two CPUs have the OS id 0", |parts| parts.cpus[1].os_id = CpuOsId(0)),
             ("two nodes have the OS id 1", |parts| parts.nodes[0].os_id = NodeOsId(1)),
             ("names node 9", |parts| parts.cpus[0].node = Some(NodeId(9))),
-            ("2 × 1", |parts| drop(parts.distances.rows[0].pop())),
+            ("2 × 1", |parts| parts.distances.rows[0].truncate(1)),
             ("10 from itself", |parts| parts.distances.rows[0][0] = Distance(11)),
             ("nearer than 10", |parts| parts.distances.rows[0][1] = Distance(9)),
         ];

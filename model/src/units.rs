@@ -57,7 +57,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (suffix, unit) =
             SUFFIXES.into_iter().find(|(_, unit)| self.0 >= *unit).unwrap_or(("", 1));
-        let text = if self.0 % unit == 0 {
+        let text = if self.0.is_multiple_of(unit) {
             format!("{}{suffix}", self.0 / unit)
         } else {
             format!("{:.1}{suffix}", self.0 as f64 / unit as f64)
