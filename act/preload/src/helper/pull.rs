@@ -43,7 +43,7 @@ impl Server {
         let thread = Thread::find(tid);
         let node = thread.and_then(Thread::node).or_else(|| node_by_proc(tid));
         let region = self.regions.all()[at];
-        let (start, end) = self.window(&region, address, thread);
+        let (start, end) = self.window(&region, address, thread, node);
         let served = match self.rung {
             Rung::Move => self.pull_by_move(&region, address, (start, end), node),
             _ => self.pull_by_protection(&region, address, (start, end), node),
@@ -72,40 +72,66 @@ impl Server {
         region: &Region,
         address: usize,
         thread: Option<&Thread>,
+        node: Option<u32>,
     ) -> (usize, usize) {
         let block = self.orders.block_bytes;
-        let start = (address & !(block - 1)).max(region.start);
+        let grid = address & !(block - 1);
+        let start = grid.max(region.start);
+        if let Some(huge) = self.whole_huge_page(region, address, node) {
+            return huge;
+        }
         let longest = thread
             .and_then(|thread| thread.sweep(start))
             .map_or(block, |last| (last * 2).min(self.orders.block_bytes_max));
-        let limit = (start & !(block - 1)).saturating_add(longest.max(block)).min(region.end);
-        let mut end = ((start & !(block - 1)) + block).min(region.end);
+        let limit = grid.saturating_add(longest.max(block)).min(region.end);
+        let mut end = (grid + block).min(region.end);
         while end < limit && region.pending(end, block) {
             end = (end + block).min(region.end);
         }
-        if self.orders.split_huge {
-            return (start, end);
-        }
-        self.whole_huge_page(region, address, (start, end))
+        (start, self.before_huge_page(region, grid + block, end))
     }
 
-    /// A huge page is one block, unless it is to be split.
+    /// A huge page is pulled whole by a thread that is on its node already, or that touches it first
+    /// at its start, as a sweep does. Touched first inside, it lies across two threads' parts: it is
+    /// split, and the rest waits for the other.
     fn whole_huge_page(
         &mut self,
         region: &Region,
         address: usize,
-        (start, end): (usize, usize),
-    ) -> (usize, usize) {
+        node: Option<u32>,
+    ) -> Option<(usize, usize)> {
         let first = address & !(HUGE - 1);
-        if first < region.start || first + HUGE > region.end {
-            return (start, end);
+        let inside = first >= region.start && first + HUGE <= region.end;
+        if !inside || self.orders.split_huge || self.huge_run(region, address, address + PAGE).is_none() {
+            return None;
         }
-        let mut run = [Run::default(); 1];
-        let probe = region.shadow_of(address);
-        match self.pagemap.scan(probe, probe + PAGE, &mut run) {
-            Ok((1, _)) if run[0].huge() => (start.min(first), end.max(first + HUGE)),
-            _ => (start, end),
+        let at_start = address - first < self.orders.block_bytes;
+        if at_start || self.same_node(region.shadow_of(address), region.shadow_of(address) + PAGE).1 == node {
+            return Some((first, first + HUGE));
         }
+        if self.rung == Rung::Rwp {
+            // Migration moves a huge page whole; advice on a part of it makes the kernel split it.
+            // SAFETY: "cold" changes no contents.
+            let _ = unsafe { sys::madvise(address & !(PAGE - 1), PAGE, libc::MADV_COLD) };
+        }
+        None
+    }
+
+    /// Ends a window where the next huge page starts, so that it is met at its start.
+    fn before_huge_page(&mut self, region: &Region, from: usize, end: usize) -> usize {
+        if self.orders.split_huge || from >= end {
+            return end;
+        }
+        self.huge_run(region, from, end).map_or(end, |start| start.max(from))
+    }
+
+    /// Where the first huge page in `[from, to)` begins.
+    fn huge_run(&mut self, region: &Region, from: usize, to: usize) -> Option<usize> {
+        let mut runs = [Run::default(); PAGES / 2];
+        let (first, last) = (region.shadow_of(from), region.shadow_of(to));
+        let (count, _) = self.pagemap.scan(first, last, &mut runs).ok()?;
+        let huge = runs[..count].iter().find(|run| run.huge())?;
+        Some(huge.start().wrapping_sub(region.shadow_delta))
     }
 
     /// The `move` rung: pages on the right node are moved back as they are, others are copied there.
