@@ -19,19 +19,17 @@ mod fork;
 mod helper;
 pub mod hooks;
 mod maps;
-mod pagemap;
 mod ranges;
 mod real;
 mod resident;
 mod runtime;
 mod signals;
-mod sys;
 mod threads;
-mod uffd;
 
 pub use arena::Arena;
 pub use runtime::{end, start};
 
+use quartier_kernel::{pagemap, sys, uffd};
 use quartier_session::{CpuBits, Session};
 
 /// Every CPU: what the helper may run on.
