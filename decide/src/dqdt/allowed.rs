@@ -1,5 +1,7 @@
 //! Which CPUs a thread may run on: its cpuset and affinity.
 
+use std::ops::Range;
+
 use quartier_model::{CpuId, CpuList, CpuOsId};
 
 use crate::dqdt::tree::{ClusterId, Tree};
@@ -64,6 +66,23 @@ impl Allowed {
         tree.position_of(cpu).is_some_and(|position| self.has(position))
     }
 
+    /// The allowed positions of a range, word by word.
+    pub(crate) fn positions_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        let words = range.start / 64..range.end.div_ceil(64);
+        words.flat_map(move |at| {
+            let first = at * 64;
+            let mut word = self.words[at] & (u64::MAX << range.start.saturating_sub(first).min(63));
+            if range.end < first + 64 {
+                word &= (1 << (range.end - first)) - 1;
+            }
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as usize;
+                word &= word.checked_sub(1)?;
+                Some(first + bit)
+            })
+        })
+    }
+
     pub(crate) fn has(&self, position: usize) -> bool {
         self.words.get(position / 64).is_some_and(|word| word >> (position % 64) & 1 == 1)
     }
@@ -72,5 +91,27 @@ impl Allowed {
     pub(crate) fn fits(&self, tree: &Tree) -> bool {
         self.nr_by_cluster.len() == tree.clusters().len()
             && self.words.len() == tree.cpus.len().div_ceil(64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use quartier_model::SyntheticSpec;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ranges_give_their_allowed_positions(
+            bits in prop::collection::vec(any::<bool>(), 300),
+            ends in (0usize..=300, 0usize..=300),
+        ) {
+            let tree = Tree::build(&SyntheticSpec::uniform(1, 300).machine().unwrap());
+            let allowed = Allowed::from_positions(&tree, (0..300).filter(|&at| bits[at]));
+            let range = ends.0.min(ends.1)..ends.0.max(ends.1);
+            let expected: Vec<_> = range.clone().filter(|&at| allowed.has(at)).collect();
+            prop_assert_eq!(allowed.positions_in(range).collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -145,6 +145,11 @@ impl<'a> Estimates<'a> {
         Ok(())
     }
 
+    /// Whether there are slots for U; they may all be unknown.
+    pub(crate) fn has_usage(&self) -> bool {
+        self.usage.is_some()
+    }
+
     /// U of a cluster, in percent.
     ///
     /// # Panics
@@ -220,7 +225,7 @@ impl<'a> Estimates<'a> {
             return load;
         }
         let mut usage_sum = self.usage.map(|_| 0u32);
-        for position in cluster.positions().filter(|&position| allowed.has(position)) {
+        for position in allowed.positions_in(cluster.positions()) {
             load.nr_threads = load.nr_threads.saturating_add(self.nr_threads_at(position));
             usage_sum =
                 usage_sum.and_then(|sum| Some(sum + u32::from(self.usage_percent_at(position)?)));

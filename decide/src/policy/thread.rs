@@ -22,7 +22,7 @@
 //! - **T of unequal clusters.** All clusters of a level have the same N in the thesis. Here they
 //!   need not, so T is compared per CPU.
 //! - **Unknown U** counts as 100: nobody vouches for room. Where no U is known attempt 2 comes down
-//!   to attempt 1's condition, and sorting to T and D.
+//!   to attempt 1's condition, so it is left out, and sorting comes down to T and D.
 //! - **Among equal CPUs of a leaf** the one whose core has fewest threads, then the first.
 //! - **A mask** makes the tree smaller: N, T and U of a cluster are those of its allowed CPUs.
 //!
@@ -153,8 +153,10 @@ fn choose(estimates: &Estimates<'_>, request: &Request<'_>) -> Option<(Decision,
         from_node: leaf.and_then(|leaf| tree.cluster(leaf).node()),
         visited: 0,
     };
-    let (attempt, chosen) =
-        (1..).zip(&ATTEMPTS).find_map(|(nr, attempt)| Some((nr, walk.run(attempt)?)))?;
+    let (attempt, chosen) = (1..)
+        .zip(&ATTEMPTS)
+        .filter(|(nr, _)| *nr != 2 || estimates.has_usage())
+        .find_map(|(nr, attempt)| Some((nr, walk.run(attempt)?)))?;
     let cpu = &tree.cpus[chosen.position];
     let node = tree.cluster(cpu.leaf).node();
     Some((Decision { cpu: cpu.id, node, attempt, visited: walk.visited }, chosen))
