@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
@@ -82,9 +82,7 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
         Session::create(request.machine, &json, request.nr_tree_slots, request.config)?;
     let lender = Lender::open();
     let mut command = Command::new(&request.program.path);
-    let name = &request.command[0];
-    std::os::unix::process::CommandExt::arg0(&mut command, name);
-    command.args(&request.command[1..]);
+    command.arg0(&request.command[0]).args(&request.command[1..]);
     command.env("LD_PRELOAD", preload(&request.runtime));
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     command.env(ENV_SESSION, path);
@@ -105,6 +103,13 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
         .map_err(|source| LaunchError::Start { path: request.program.path.clone(), source })?;
     let report = Report::collect(&session, request.machine, began.elapsed());
     Ok(Launched { status, report })
+}
+
+/// Becomes the program, without the runtime: nothing of Quartier is left.
+pub fn replace(program: &Program, command: &[OsString]) -> LaunchError {
+    let mut exec = Command::new(&program.path);
+    exec.arg0(&command[0]).args(&command[1..]);
+    LaunchError::Start { path: program.path.clone(), source: exec.exec() }
 }
 
 fn start(request: &Request<'_>, command: &mut Command) -> Result<Child, LaunchError> {

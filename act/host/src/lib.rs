@@ -6,8 +6,10 @@ mod launch;
 mod memory_policy;
 mod program;
 mod report;
+mod rung;
 
-pub use launch::{LaunchError, Launched, Request, launch};
+pub use launch::{LaunchError, Launched, Request, launch, replace};
 pub use memory_policy::MemoryPolicy;
 pub use program::{Obstacle, Program, ProgramError};
 pub use report::{NodeReport, Note, ProcessReport, Report};
+pub use rung::{RungProbe, probe};

@@ -16,6 +16,9 @@ const SCRIPT_DEPTH: usize = 5;
 /// Enough of a file to hold any program headers.
 const HEAD_BYTES: u64 = 64 << 10;
 
+/// A larger file is not searched for the address sanitizer: starting it must stay quick.
+const SEARCHED_BYTES_MAX: u64 = 1 << 20;
+
 /// A program found on this machine.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -103,7 +106,10 @@ fn obstacle(path: &Path, depth: usize) -> Option<Obstacle> {
     if let Some(interpreter) = script_interpreter(&head) {
         return (depth < SCRIPT_DEPTH).then(|| obstacle(&interpreter, depth + 1))?;
     }
-    elf_obstacle(&head)
+    elf_obstacle(&head).or_else(|| {
+        let small = metadata.len() < SEARCHED_BYTES_MAX;
+        (small && names_sanitizer(path)).then_some(Obstacle::Sanitizer)
+    })
 }
 
 fn has_capabilities(path: &Path) -> bool {
@@ -136,10 +142,9 @@ fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
     None
 }
 
-/// Whether a dynamically linked program names the address sanitizer among its libraries. The whole
-/// file is searched for the name, which only the dynamic string table holds.
-#[must_use]
-pub fn names_sanitizer(path: &Path) -> bool {
+/// Whether a dynamically linked program names the address sanitizer among its libraries. The names
+/// stand in its dynamic string table, wherever that lies in the file.
+fn names_sanitizer(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| bytes.windows(11).any(|window| window == b"libasan.so."))
 }
 
@@ -196,6 +201,8 @@ mod tests {
         elf[4] = 1; // 32 bits
         assert_eq!(find(&file(&elf, 0o755)).unwrap().obstacle, Some(Obstacle::OtherLoader));
         assert!(find(&file(b"\x7fELF", 0o755)).is_ok());
+        let asan = file(b"\x00libasan.so.8\x00", 0o755);
+        assert_eq!(find(&asan).unwrap().obstacle, Some(Obstacle::Sanitizer));
     }
 
     #[test]

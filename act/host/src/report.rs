@@ -1,5 +1,6 @@
 //! What happened in a run: one account over all its processes.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -83,10 +84,27 @@ pub struct Note {
     /// Its name.
     pub name: &'static str,
     /// What, why, and the remedy.
-    pub sentence: &'static str,
+    pub sentence: Cow<'static, str>,
 }
 
 impl Report {
+    /// The account of a program that runs without the runtime.
+    #[must_use]
+    pub fn of_nothing(policy: Policy, why: &str) -> Self {
+        let note = Note { name: "RunsAsItIs", sentence: Cow::Owned(why.to_owned()) };
+        Self {
+            format: 1,
+            policy: policy.name(),
+            elapsed_ns: Nanos(0),
+            processes: Vec::new(),
+            total: ProcessReport {
+                rung: Rung::None.name(),
+                notes: vec![note],
+                ..ProcessReport::default()
+            },
+        }
+    }
+
     /// Collects what the processes of a session counted.
     #[must_use]
     pub fn collect(session: &Session, machine: &Machine, elapsed: Duration) -> Self {
@@ -186,6 +204,6 @@ impl ProcessReport {
 
 impl From<Reason> for Note {
     fn from(reason: Reason) -> Self {
-        Self { name: reason.name(), sentence: reason.sentence() }
+        Self { name: reason.name(), sentence: Cow::Borrowed(reason.sentence()) }
     }
 }

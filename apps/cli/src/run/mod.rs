@@ -1,0 +1,240 @@
+//! `quartier run`.
+
+mod options;
+mod summary;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use quartier_act::{MemoryPolicy, Program, Report, Request, RungProbe, launch, probe, replace};
+use quartier_decide::dqdt::Tree;
+use quartier_model::{Bytes, CpuList, Machine, NodeOsId};
+use quartier_observe::{Host, Pid};
+use quartier_session::{Config, CpuBits, Policy, Rung};
+
+use options::{PinOption, PolicyOption, RungOption};
+
+const EXAMPLES: &str = "\
+Examples:
+  quartier run -- ./simulation input.dat
+      Place its threads; pull its pages to the threads that use them
+  quartier run --policy interleave -- ./simulation input.dat
+      The same threads, pages spread over all nodes: to compare
+  quartier run --report run.json --quiet -- make -j8
+      Every process of the tree, as JSON, nothing on standard error
+  QUARTIER_NEXT_TOUCH=off quartier run -- ./server
+      Place threads only (the variable also works for a part of a process tree)
+
+Exit status: the program's own; 128 + N if signal N ended it; 2 if it could not be run.";
+
+/// Options of `quartier run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where pages go: next-touch, first-touch, interleave, bind=NODES, or none (only report)
+    #[arg(long, value_name = "POLICY", default_value = "next-touch")]
+    policy: PolicyOption,
+    /// How firmly a thread is held: on its node, on its cpu, or none (threads are not placed)
+    #[arg(long, value_name = "HOLD", value_enum, default_value_t = PinOption::Node)]
+    pin: PinOption,
+    /// Size of the block that goes to the thread that touches it
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
+    block: Bytes,
+    /// Size up to which blocks grow while a thread sweeps; the value of --block for fixed blocks
+    #[arg(long, value_name = "SIZE", default_value = "2M")]
+    block_max: Bytes,
+    /// Split huge pages into blocks; otherwise one that a sweep meets at its start stays whole
+    #[arg(long)]
+    split_huge: bool,
+    /// Let a process with one thread fill at most this share of a node's memory (R_max of the
+    /// thesis); 0: no limit
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    initial_share: u32,
+    /// By which kernel interface pages are caught: auto takes the best that works
+    #[arg(long, value_name = "RUNG", value_enum, default_value_t = RungOption::Auto)]
+    rung: RungOption,
+    /// Load the runtime even where it cannot help (one node), to measure or test it
+    #[arg(long)]
+    force: bool,
+    /// Write the report as JSON to this file (- for standard error)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The same as --report=-, without the summary
+    #[arg(long, conflicts_with = "report")]
+    json: bool,
+    /// Print neither the summary nor what could not be done
+    #[arg(long, short)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    /// Runs the program; gives its exit status.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        self.check_blocks()?;
+        let program = Program::find(&self.command[0], std::env::var_os("PATH").as_deref())?;
+        let host = Host::live();
+        let machine = host.machine()?;
+        if let Some(hindrance) = self.hindrance(&program, &machine) {
+            self.say(&format!("runs as it is: {hindrance}"));
+            if let Some(path) = self.report_path() {
+                write_report(path, &Report::of_nothing(self.policy.policy(), &hindrance))?;
+            }
+            return Err(replace(&program, &self.command).into());
+        }
+        let found = probe();
+        self.say_what_is_missing(found);
+        let runtime = runtime_library()?;
+        let tree = Tree::build(&machine);
+        let limits = host.process_limits(Pid::Own)?;
+        let launched = launch(&Request {
+            program: &program,
+            command: &self.command,
+            runtime,
+            machine: &machine,
+            nr_tree_slots: tree.nr_slots(),
+            config: self.config(&machine, &limits.cpus, found.rung),
+            memory_policy: self.memory_policy(&machine, limits.nodes.as_ref())?,
+        })?;
+        self.tell(&launched.report)?;
+        Ok(ExitCode::from(launched.shell_status()))
+    }
+
+    fn check_blocks(&self) -> anyhow::Result<()> {
+        for (option, size) in [("--block", self.block), ("--block-max", self.block_max)] {
+            if !size.0.is_power_of_two() || !(4 << 10..=2 << 20).contains(&size.0) {
+                bail!("{option} {size}: a block is a power of two between 4K and 2M; try 64K");
+            }
+        }
+        if self.block_max < self.block {
+            bail!(
+                "--block-max {} is below --block {}: blocks only grow; give at least that much",
+                self.block_max,
+                self.block
+            );
+        }
+        Ok(())
+    }
+
+    /// Why the runtime would be of no use at all in this program.
+    fn hindrance(&self, program: &Program, machine: &Machine) -> Option<String> {
+        if let Some(obstacle) = program.obstacle {
+            return Some(obstacle.to_string());
+        }
+        (machine.nodes().len() == 1 && !self.force).then(|| {
+            "this machine has one node, so everything is local already; nothing to do (--force \
+             loads the runtime all the same, `quartier lab run` gives it more nodes)"
+                .to_owned()
+        })
+    }
+
+    fn say_what_is_missing(&self, found: RungProbe) {
+        let wanted = self.policy.policy() == Policy::NextTouch && self.rung != RungOption::None;
+        if let (true, Some(reason)) = (wanted, found.reason) {
+            self.say(reason.sentence());
+        } else if wanted
+            && (self.rung.highest() as u32) > found.rung as u32
+            && self.rung != RungOption::Auto
+        {
+            self.say(&format!(
+                "rung {} does not work on this kernel, {} does; using that",
+                self.rung.highest().name(),
+                found.rung.name()
+            ));
+        }
+    }
+
+    fn config(&self, machine: &Machine, cpus: &CpuList, found: Rung) -> Config {
+        let online =
+            |os_id: &u32| machine.cpus().iter().any(|cpu| cpu.online && cpu.os_id.0 == *os_id);
+        let allowed: CpuBits = cpus.iter().filter(online).collect();
+        let mut config = Config::new(self.policy.policy(), allowed);
+        config.pin = self.pin.pin() as u32;
+        config.rung_max = (self.rung.highest() as u32).min(found as u32);
+        config.initial_share_percent = self.initial_share;
+        config.split_huge = u32::from(self.split_huge);
+        config.block_bytes = self.block.0;
+        config.block_bytes_max = self.block_max.0;
+        config
+    }
+
+    fn memory_policy(
+        &self,
+        machine: &Machine,
+        allowed: Option<&CpuList>,
+    ) -> anyhow::Result<Option<MemoryPolicy>> {
+        let with_memory = |os_id: NodeOsId| {
+            machine.nodes().iter().any(|node| node.os_id == os_id && node.memory != Some(Bytes(0)))
+        };
+        match &self.policy {
+            PolicyOption::Interleave => {
+                let is_allowed =
+                    |os_id: &NodeOsId| allowed.is_none_or(|list| list.contains(os_id.0));
+                let nodes = machine.nodes().iter().map(|node| node.os_id);
+                let nodes = nodes.filter(|os_id| with_memory(*os_id)).filter(is_allowed);
+                Ok(Some(MemoryPolicy::Interleave(nodes.collect())))
+            }
+            PolicyOption::Bind(list) => {
+                let nodes: Vec<_> = list.iter().map(NodeOsId).collect();
+                if let Some(node) = nodes.iter().find(|os_id| !with_memory(**os_id)) {
+                    bail!(
+                        "--policy bind={list}: there is no node {} with memory; `quartier topo` \
+                         shows which there are",
+                        node.0
+                    );
+                }
+                Ok(Some(MemoryPolicy::Bind(nodes)))
+            }
+            PolicyOption::Plain(_) => Ok(None),
+        }
+    }
+
+    fn report_path(&self) -> Option<&Path> {
+        if self.json { Some(Path::new("-")) } else { self.report.as_deref() }
+    }
+
+    fn tell(&self, report: &Report) -> anyhow::Result<()> {
+        if let Some(path) = self.report_path() {
+            write_report(path, report)?;
+        }
+        if !self.quiet && self.report_path().is_none() {
+            eprint!("{}", summary::text(report));
+        }
+        Ok(())
+    }
+
+    fn say(&self, sentence: &str) {
+        if !self.quiet {
+            eprintln!("quartier: {}: {sentence}", self.command[0].to_string_lossy());
+        }
+    }
+}
+
+fn write_report(path: &Path, report: &Report) -> anyhow::Result<()> {
+    let json = serde_json::to_string_pretty(report)?;
+    if path == Path::new("-") {
+        return writeln!(std::io::stderr(), "{json}").context("cannot write the report");
+    }
+    std::fs::write(path, json + "\n")
+        .with_context(|| format!("cannot write the report to {}", path.display()))
+}
+
+/// The runtime lies beside the command (built tree), or in `../lib/quartier` (installed).
+fn runtime_library() -> anyhow::Result<PathBuf> {
+    const NAME: &str = "libquartier_preload.so";
+    let here = std::env::current_exe().context("cannot find out where quartier is")?;
+    let beside = here.with_file_name(NAME);
+    let installed =
+        here.parent().and_then(Path::parent).map(|up| up.join("lib/quartier").join(NAME));
+    [Some(beside), installed].into_iter().flatten().find(|path| path.exists()).with_context(|| {
+        format!(
+            "the runtime {NAME} is not beside {}; run `make build` or reinstall",
+            here.display()
+        )
+    })
+}
