@@ -171,6 +171,7 @@ impl Runtime {
             block_bytes: config.block_bytes as usize,
             block_bytes_max: config.block_bytes_max as usize,
             split_huge: config.split_huge != 0,
+            always_copy: config.always_copy != 0,
         }
     }
 

@@ -148,7 +148,9 @@ pub struct Config {
     pub initial_share_percent: u32,
     /// Not 0: huge pages are split into blocks; 0: a huge page is one block.
     pub split_huge: u32,
-    padding: u32,
+    /// Not 0: blocks are copied even when they are local already, to measure what moving costs on a
+    /// machine with one node.
+    pub always_copy: u32,
     /// Size of the block pulled at a first touch; a power of two, at least a page.
     pub block_bytes: u64,
     /// The block size up to which a sweeping thread's blocks grow; at least `block_bytes`.
@@ -167,7 +169,7 @@ impl Config {
             rung_max: Rung::Rwp as u32,
             initial_share_percent: 0,
             split_huge: 0,
-            padding: 0,
+            always_copy: 0,
             block_bytes: 64 << 10,
             block_bytes_max: 2 << 20,
             allowed,

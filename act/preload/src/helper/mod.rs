@@ -34,6 +34,8 @@ pub struct Orders {
     pub block_bytes_max: usize,
     /// Whether huge pages are split into blocks.
     pub split_huge: bool,
+    /// Whether blocks are copied even when they are local already.
+    pub always_copy: bool,
 }
 
 const STATE_NONE: u32 = 0;

@@ -192,7 +192,7 @@ impl Server {
         let mut at = first;
         while at < last {
             let (len, home) = self.same_node(at, last);
-            if home == Some(node) {
+            if home == Some(node) && !self.orders.always_copy {
                 pulled.kept += len / PAGE;
                 self.move_back(region, at, at + len)?;
             } else {

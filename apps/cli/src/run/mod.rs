@@ -59,6 +59,9 @@ pub struct Args {
     /// Load the runtime even where it cannot help (one node), to measure or test it
     #[arg(long)]
     force: bool,
+    /// Copy blocks even when they are local already, to measure or test copying on one node
+    #[arg(long, hide = true)]
+    always_copy: bool,
     /// Write the report as JSON to this file (- for standard error)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -157,6 +160,7 @@ impl Args {
         config.pin = self.pin.pin() as u32;
         config.rung_max = (self.rung.highest() as u32).min(found as u32);
         config.initial_share_percent = self.initial_share;
+        config.always_copy = u32::from(self.always_copy);
         config.split_huge = u32::from(self.split_huge);
         config.block_bytes = self.block.0;
         config.block_bytes_max = self.block_max.0;
