@@ -31,6 +31,9 @@ enum Command {
 
 impl Cli {
     /// Runs the command and gives its exit status.
+    ///
+    /// # Errors
+    /// When something was refused: bad input, something missing, something not permitted.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Run(args) => args.run(),

@@ -1,23 +1,17 @@
-//! The `quartier` command: the place where observe, decide and act meet.
+//! Reads the command line and runs it; everything else is in the library beside this file.
 #![forbid(unsafe_code)]
-
-mod cli;
-mod gather;
-mod lab;
-mod run;
-mod topo;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use quartier_cli::{Cli, STATUS_REFUSED};
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    match cli.run() {
+    match Cli::parse().run() {
         Ok(status) => status,
         Err(error) => {
             eprintln!("quartier: {error:#}");
-            ExitCode::from(cli::STATUS_REFUSED)
+            ExitCode::from(STATUS_REFUSED)
         }
     }
 }

@@ -1,0 +1,12 @@
+//! The `quartier` command: the place where observe, decide and act meet.
+//!
+//! A library too, so that `xtask` makes man pages and completions from the one [`Cli`].
+#![forbid(unsafe_code)]
+
+mod cli;
+mod gather;
+mod lab;
+mod run;
+mod topo;
+
+pub use cli::{Cli, STATUS_REFUSED};
