@@ -15,7 +15,7 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Sent};
 use thiserror::Error;
 
-use crate::device::Lender;
+use crate::desk::Desk;
 use crate::{MemoryPolicy, Program, Report};
 
 /// What to run, and how.
@@ -80,14 +80,16 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
     let json = serde_json::to_string(request.machine).unwrap_or_default();
     let (memory, session) =
         Session::create(request.machine, &json, request.nr_tree_slots, request.config)?;
-    let lender = Lender::open();
+    let desk = Desk::open();
+    // Leaked: the desk's threads use it until the launcher ends.
+    let session: &'static Session = Box::leak(Box::new(session));
     let mut command = Command::new(&request.program.path);
     command.arg0(&request.command[0]).args(&request.command[1..]);
     command.env("LD_PRELOAD", preload(&request.runtime));
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     command.env(ENV_SESSION, path);
-    if let Some(lender) = &lender {
-        command.env(ENV_SOCKET, lender.name());
+    if let Some(desk) = &desk {
+        command.env(ENV_SOCKET, desk.name());
     }
     // Watched before the start, so that none is lost; a handler, unlike ignoring, is not inherited.
     let signals =
@@ -96,12 +98,12 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
     let began = Instant::now();
     let child = start(request, &mut command)?;
     pass_on(signals, &child);
-    if let Some(lender) = lender {
-        std::thread::spawn(move || lender.serve());
+    if let Some(desk) = desk {
+        std::thread::spawn(move || desk.serve(session));
     }
     let status = wait(child)
         .map_err(|source| LaunchError::Start { path: request.program.path.clone(), source })?;
-    let report = Report::collect(&session, request.machine, began.elapsed());
+    let report = Report::collect(session, request.machine, began.elapsed());
     Ok(Launched { status, report })
 }
 

@@ -1,7 +1,7 @@
 //! Effects on this machine: finding the program, running it with the runtime inside, and the account
 //! of what happened.
 
-mod device;
+mod desk;
 mod launch;
 mod memory_policy;
 mod program;

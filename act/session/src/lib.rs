@@ -7,11 +7,13 @@
 //! Layout: [`Header`], then the machine (JSON), the decision tree's counters, and the process slots.
 //! All fields that change are atomics; no reference to anything else in the mapping is ever made.
 
+mod desk;
 mod layout;
 mod map;
 mod process;
 mod reason;
 
+pub use desk::DeskRequest;
 pub use layout::{Config, CpuBits, Header, LAYOUT_VERSION, MAGIC, NR_CPU_WORDS, Pin, Policy, Rung};
 pub use map::{Session, SessionError};
 pub use process::{Counter, Counters, ProcessSlot, SlotState};

@@ -53,7 +53,9 @@ reasons! {
     TooManyThreads = 11 => "some threads were not placed: their number is over what the runtime can follow; nothing to do",
     /// The decision tree found no CPU.
     NoCpu = 12 => "some threads were not placed: no allowed CPU is online; widen the cpuset or affinity",
-    /// Thread had a cached stack elsewhere.
+    /// Somebody killed the helper while it held data.
+    HelperKilled = 14 => "the program was ended because its helper process was killed: its data would have read as zeros; leave processes named quartier-helper alone",
+    /// The kernel refused a range.
     MarkFailed = 13 => "some ranges could not be marked: the kernel refused them; run with --report to see the counts",
 }
 

@@ -10,6 +10,7 @@ use super::regions::Regions;
 use super::{
     CONTROL, Orders, REQUEST_GIVE_BACK, REQUEST_MARK_ALL, REQUEST_MARK_RANGE, REQUEST_NONE,
 };
+use crate::device::Guard;
 use crate::pagemap::Pagemap;
 use crate::sys::{self, PAGE, SysResult};
 use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
@@ -38,6 +39,7 @@ pub(super) struct Server {
     pub(super) program_pid: i32,
     pub(super) program_pidfd: i32,
     pub(super) preferred: Option<u32>,
+    guard: Guard,
     waiting: Waiting,
 }
 
@@ -65,12 +67,19 @@ impl Server {
             program_pid,
             program_pidfd,
             preferred: None,
+            // On the other rung the helper holds nothing.
+            guard: if rung == Rung::Move { Guard::ask(uffd, program_pid as u32) } else { Guard::none() },
             waiting: Waiting { touches: [(0, 0); WAITING_MAX], len: 0 },
         })
     }
 
     /// Serves until the program is gone, or nothing is marked for a while.
     pub(super) fn run(&mut self) {
+        self.serve();
+        self.guard.goodbye();
+    }
+
+    fn serve(&mut self) {
         let mut idle_ticks = 0;
         loop {
             let [program, bell, messages] = self.wait();

@@ -1,0 +1,224 @@
+//! Changes of mappings under the marks.
+
+use std::ops::Range;
+
+use crate::arena::State;
+use crate::log::Op;
+use crate::sys::{HUGE, PAGE};
+use crate::worker::Worker;
+
+/// One of them.
+pub fn any(worker: &mut Worker) {
+    match worker.rng.below(24) {
+        0..=2 => dont_need(worker),
+        3..=4 => free(worker),
+        5..=7 => protect(worker),
+        8..=11 => unprotect(worker),
+        12..=14 => move_pages(worker),
+        15 => move_keeping(worker),
+        16 => unmap(worker),
+        17 => map_fixed(worker),
+        18..=20 => refill(worker),
+        21 => lock(worker),
+        22 => populate(worker),
+        _ => advise(worker),
+    }
+}
+
+fn dont_need(worker: &mut Worker) {
+    let pages = worker.mapped(700);
+    worker.log(Op::DontNeed, &pages);
+    let arena = &worker.world.arena;
+    // Locked memory refuses (EINVAL): so it is unlocked first.
+    arena.lock(pages.clone(), false);
+    if !pages.is_empty() && arena.advise(pages.clone(), libc::MADV_DONTNEED).is_ok() {
+        pages.for_each(|page| arena.tags.zero_page(page));
+    }
+}
+
+fn free(worker: &mut Worker) {
+    let pages = worker.mapped(700);
+    worker.log(Op::Free, &pages);
+    let arena = &worker.world.arena;
+    arena.lock(pages.clone(), false);
+    // Noted first: it may happen at any time from here on.
+    pages.clone().for_each(|page| arena.tags.free_page(page));
+    if !pages.is_empty() {
+        let _ = arena.advise(pages, libc::MADV_FREE);
+    }
+}
+
+fn protect(worker: &mut Worker) {
+    let pages = worker.mapped(100);
+    worker.log(Op::Protect, &pages);
+    if pages.is_empty() {
+        return;
+    }
+    let (protection, state) = match worker.rng.below(2) {
+        0 => (libc::PROT_NONE, State::Closed),
+        _ => (libc::PROT_READ, State::ReadOnly),
+    };
+    if worker.world.arena.protect(pages.clone(), protection).is_ok() {
+        worker.world.arena.set_state(pages, state);
+    }
+}
+
+/// Opens what is closed. Twice as often as closing, so that most pages can be touched.
+fn unprotect(worker: &mut Worker) {
+    let pages = worker.pick_where(400, |state| state != State::Hole);
+    worker.log(Op::Unprotect, &pages);
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    if !pages.is_empty() && worker.world.arena.protect(pages.clone(), both).is_ok() {
+        worker.world.arena.set_state(pages, State::Writable);
+    }
+}
+
+/// Two ranges of one length in the worker's own part that do not overlap.
+fn two_ranges(worker: &mut Worker) -> Option<(Range<usize>, Range<usize>)> {
+    let from = worker.mapped(700);
+    let huge = HUGE / PAGE;
+    // Now and then whole page tables move.
+    let from = if worker.rng.once_in(8) && worker.span.len() > 3 * huge {
+        let start = from.start.next_multiple_of(huge);
+        start..start + huge
+    } else {
+        from
+    };
+    let room = worker.span.len().checked_sub(from.len())?;
+    let start = worker.span.start + worker.rng.below(room + 1);
+    let to = start..start + from.len();
+    let inside = from.end <= worker.span.end && !from.is_empty();
+    let apart = to.end <= from.start || from.end <= to.start;
+    let mapped = |page: usize| worker.world.arena.state(page) != State::Hole;
+    (inside && apart && from.clone().all(mapped)).then_some((from, to))
+}
+
+fn move_pages(worker: &mut Worker) {
+    let Some((from, to)) = two_ranges(worker) else { return worker.log(Op::Move, &(0..0)) };
+    worker.log(Op::Move, &from);
+    worker.log(Op::Move, &to);
+    remap(worker, from, to, 0);
+}
+
+fn move_keeping(worker: &mut Worker) {
+    let Some((from, to)) = two_ranges(worker) else { return worker.log(Op::MoveKeep, &(0..0)) };
+    worker.log(Op::MoveKeep, &from);
+    worker.log(Op::MoveKeep, &to);
+    remap(worker, from, to, libc::MREMAP_DONTUNMAP);
+}
+
+fn remap(worker: &mut Worker, from: Range<usize>, to: Range<usize>, flags: i32) {
+    let arena = &worker.world.arena;
+    arena.lock(from.clone(), false);
+    if arena.remap(from.clone(), to.clone(), flags).is_err() {
+        // More than one mapping, say; the target may be gone all the same.
+        for page in to {
+            note_unmapped(worker, page);
+        }
+        return;
+    }
+    for (source, target) in from.clone().zip(to) {
+        arena.tags.move_page(source, target);
+        arena.set_state(target..target + 1, arena.state(source));
+    }
+    if flags == 0 {
+        arena.set_state(from, State::Hole);
+    } else {
+        from.for_each(|page| arena.tags.zero_page(page));
+    }
+}
+
+fn note_unmapped(worker: &Worker, page: usize) {
+    let arena = &worker.world.arena;
+    if arena.state(page) != State::Hole && !arena.is_mapped(page) {
+        arena.set_state(page..page + 1, State::Hole);
+    }
+}
+
+fn unmap(worker: &mut Worker) {
+    let pages = worker.pick(300);
+    worker.log(Op::Unmap, &pages);
+    if worker.world.arena.unmap(pages.clone()).is_ok() {
+        worker.world.arena.set_state(pages, State::Hole);
+    }
+}
+
+fn map_fixed(worker: &mut Worker) {
+    let pages = worker.pick(300);
+    worker.log(Op::MapFixed, &pages);
+    let arena = &worker.world.arena;
+    if arena.map(pages.clone(), libc::MAP_PRIVATE | libc::MAP_FIXED).is_ok() {
+        arena.set_state(pages.clone(), State::Writable);
+        pages.for_each(|page| arena.tags.zero_page(page));
+    }
+}
+
+/// Maps what is a hole.
+fn refill(worker: &mut Worker) {
+    let pages = worker.pick_where(700, |state| state == State::Hole);
+    worker.log(Op::Refill, &pages);
+    let arena = &worker.world.arena;
+    if pages.is_empty() {
+        return;
+    }
+    match arena.map(pages.clone(), libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE) {
+        Ok(()) => {
+            arena.set_state(pages.clone(), State::Writable);
+            pages.for_each(|page| arena.tags.zero_page(page));
+        }
+        Err(error) => {
+            worker.fail("a hole is not a hole", error.raw_os_error().unwrap_or(0).into());
+        }
+    }
+}
+
+fn lock(worker: &mut Worker) {
+    let pages = worker.readable(30);
+    worker.log(Op::Lock, &pages);
+    if !pages.is_empty() {
+        worker.world.arena.lock(pages.clone(), true);
+        worker.world.arena.lock(pages, worker.rng.once_in(4));
+    }
+}
+
+fn populate(worker: &mut Worker) {
+    let pages = worker.writable(100);
+    worker.log(Op::Populate, &pages);
+    let advice = [libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE][worker.rng.below(2)];
+    if !pages.is_empty() {
+        let _ = worker.world.arena.advise(pages, advice);
+    }
+}
+
+/// Advice that changes no contents.
+fn advise(worker: &mut Worker) {
+    const MADV_COLLAPSE: i32 = 25;
+    let advice = [
+        libc::MADV_HUGEPAGE,
+        libc::MADV_NOHUGEPAGE,
+        MADV_COLLAPSE,
+        libc::MADV_COLD,
+        libc::MADV_PAGEOUT,
+        libc::MADV_MERGEABLE,
+        libc::MADV_UNMERGEABLE,
+        libc::MADV_RANDOM,
+        libc::MADV_NORMAL,
+        libc::MADV_WILLNEED,
+    ][worker.rng.below(10)];
+    let pages = worker.mapped(1100);
+    worker.log(Op::Advise, &pages);
+    if !pages.is_empty() {
+        let _ = worker.world.arena.advise(pages, advice);
+    }
+}
+
+/// Marks any range, also others' and with odd ends.
+pub fn mark(worker: &mut Worker) {
+    let all = worker.world.arena.zones.stacks.end;
+    let start = worker.rng.below(all);
+    let pages = start..(start + worker.rng.length(2000)).min(all);
+    worker.log(Op::Mark, &pages);
+    let arena = &worker.world.arena;
+    let (from, to) = (worker.rng.below(PAGE), worker.rng.below(PAGE));
+    arena.mark(arena.address(pages.start) + from, pages.len() * PAGE + to - from.min(PAGE));
+}
