@@ -5,10 +5,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quartier_model::Machine;
 use quartier_session::{Config, ENV_SESSION, ENV_SOCKET, Session, SessionError};
+use rustix::io::Errno;
+use rustix::process::WaitOptions;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -17,6 +19,9 @@ use thiserror::Error;
 
 use crate::desk::Desk;
 use crate::{MemoryPolicy, Program, Report};
+
+/// How long the launcher waits for helpers (and other orphans) after the program has ended.
+const HELPER_END_MAX: Duration = Duration::from_millis(50);
 
 /// What to run, and how.
 #[derive(Debug)]
@@ -95,13 +100,16 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
     let signals =
         SignalsInfo::<WithOrigin>::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
             .map_err(LaunchError::Signals)?;
+    // Without this a helper of an ended program would wait for an init that may never reap it. The
+    // price: an orphan of the run has us, not init, for a parent.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let began = Instant::now();
     let child = start(request, &mut command)?;
     pass_on(signals, &child);
     if let Some(desk) = desk {
         std::thread::spawn(move || desk.serve(session));
     }
-    let status = wait(child)
+    let status = wait(&child)
         .map_err(|source| LaunchError::Start { path: request.program.path.clone(), source })?;
     let report = Report::collect(session, request.machine, began.elapsed());
     Ok(Launched { status, report })
@@ -152,11 +160,30 @@ fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child) {
     });
 }
 
-fn wait(mut child: Child) -> std::io::Result<ExitStatus> {
+/// Waits for the program, and reaps what it leaves to us meanwhile: helpers end up as our children,
+/// because we are the subreaper of the run.
+fn wait(child: &Child) -> std::io::Result<ExitStatus> {
+    let program = child.id() as i32;
     loop {
-        match child.wait() {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            result => return result,
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == program => {
+                reap_helpers();
+                return Ok(ExitStatus::from_raw(status.as_raw()));
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A helper ends by itself when its program does; waits a moment for that, so that none is left.
+fn reap_helpers() {
+    let began = Instant::now();
+    while began.elapsed() < HELPER_END_MAX {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+            Err(_) => return,
         }
     }
 }
