@@ -117,13 +117,6 @@ impl Arena {
         self.base + granule * GRANULE
     }
 
-    /// The page of an address, if it is in the arena.
-    #[must_use]
-    pub fn page_of(&self, address: usize) -> Option<usize> {
-        let page = address.checked_sub(self.base)? / PAGE;
-        (page < self.states.len()).then_some(page)
-    }
-
     /// A page's state.
     #[must_use]
     pub fn state(&self, page: usize) -> State {
@@ -244,8 +237,7 @@ impl Arena {
 
     /// `mlock` or `munlock`, which may fail by a limit.
     pub fn lock(&self, pages: Range<usize>, lock: bool) {
-        let (address, bytes) =
-            (self.address(pages.start) as *const c_void, pages.len() * PAGE);
+        let (address, bytes) = (self.address(pages.start) as *const c_void, pages.len() * PAGE);
         // SAFETY: inside the arena; contents stay.
         unsafe { if lock { libc::mlock(address, bytes) } else { libc::munlock(address, bytes) } };
     }

@@ -23,11 +23,11 @@ macro_rules! operations {
     };
 }
 operations! {
-    Nothing, Read, Write, SweepRead, SweepWrite, PipeOut, PipeIn, FileOut, FileIn, VectorOut,
+    Read, Write, SweepRead, SweepWrite, PipeOut, PipeIn, FileOut, FileIn, VectorOut,
     VectorIn, PeekSelf, PokeSelf, Random, Stat, FutexWord, ZeroDevice, BadAddress, DontNeed, Free,
-    Protect, Unprotect, Move, MoveKeep, MoveWhole, Shrink, Unmap, MapFixed, Refill, Lock, Advise,
-    Mark, Fork, ForkUnder, ForkUnseen, ForkExec, VforkExec, Spawn, Thread, Zones, Race, RaceWrite,
-    Direct, Verify, BottomFork, RawFork, CheckAll, Grow, Populate,
+    Protect, Unprotect, Move, MoveKeep, Unmap, MapFixed, Refill, Lock, Advise,
+    Mark, Fork, ForkUnder, ForkUnseen, ForkExec, VforkExec, Spawn, Thread, Zones, Race,
+    Verify, BottomFork, RawFork, CheckAll, Populate,
 }
 
 /// The logs of all workers.
@@ -92,15 +92,24 @@ impl Log {
             self.last(worker, KEPT)
                 .filter(|(_, _, first, last)| (*first..*last).contains(&(page as u64)))
                 .for_each(|(number, name, first, last)| {
-                    let _ =
-                        writeln!(line, "    worker {worker}: {number} {name} pages {first}..{last}");
+                    let _ = writeln!(
+                        line,
+                        "    worker {worker}: {number} {name} pages {first}..{last}"
+                    );
                 });
             line.say();
         }
     }
 
     /// Says that contents differ, and ends the process with status 1.
-    pub fn differ(&self, worker: usize, arena: &Arena, granule: usize, wrong: Wrong, where_: &str) -> ! {
+    pub fn differ(
+        &self,
+        worker: usize,
+        arena: &Arena,
+        granule: usize,
+        wrong: Wrong,
+        where_: &str,
+    ) -> ! {
         let page = granule / model::PER_PAGE;
         let address = arena.granule_address(granule) + wrong.index * 8;
         let mut line = Line::new();
@@ -126,7 +135,11 @@ impl Log {
                 let _ = writeln!(line, "  found is no word of ours");
             }
         }
-        let _ = writeln!(line, "  now it is {:#x}; lately on this page:", arena.read(granule, wrong.index));
+        let _ = writeln!(
+            line,
+            "  now it is {:#x}; lately on this page:",
+            arena.read(granule, wrong.index)
+        );
         line.say();
         self.say_about(page);
         sys::say("  the worker's last operations:\n");

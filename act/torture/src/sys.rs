@@ -143,6 +143,5 @@ pub fn next_touch() -> Option<NextTouch> {
     // SAFETY: a look-up by name.
     let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"quartier_next_touch".as_ptr()) };
     // SAFETY: the symbol has this type (quartier.h).
-    (!symbol.is_null())
-        .then(|| unsafe { std::mem::transmute::<*mut c_void, NextTouch>(symbol) })
+    (!symbol.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, NextTouch>(symbol) })
 }

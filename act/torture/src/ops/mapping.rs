@@ -111,10 +111,7 @@ fn remap(worker: &mut Worker, from: Range<usize>, to: Range<usize>, flags: i32) 
     let arena = &worker.world.arena;
     arena.lock(from.clone(), false);
     if arena.remap(from.clone(), to.clone(), flags).is_err() {
-        // More than one mapping, say; the target may be gone all the same.
-        for page in to {
-            note_unmapped(worker, page);
-        }
+        from.zip(to).for_each(|(source, target)| note_failed_move(worker, source, target));
         return;
     }
     for (source, target) in from.clone().zip(to) {
@@ -128,10 +125,16 @@ fn remap(worker: &mut Worker, from: Range<usize>, to: Range<usize>, flags: i32) 
     }
 }
 
-fn note_unmapped(worker: &Worker, page: usize) {
+/// A move over more than one mapping fails, but not as if nothing had happened: the target may be
+/// gone, and from Linux 6.17 on the first mappings may have moved.
+fn note_failed_move(worker: &Worker, source: usize, target: usize) {
     let arena = &worker.world.arena;
-    if arena.state(page) != State::Hole && !arena.is_mapped(page) {
-        arena.set_state(page..page + 1, State::Hole);
+    if !arena.is_mapped(source) {
+        arena.tags.move_page(source, target);
+        arena.set_state(target..target + 1, arena.state(source));
+        arena.set_state(source..source + 1, State::Hole);
+    } else if !arena.is_mapped(target) {
+        arena.set_state(target..target + 1, State::Hole);
     }
 }
 
