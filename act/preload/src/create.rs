@@ -283,10 +283,8 @@ fn settle(runtime: &Runtime, thread: &'static Thread, place: Option<Place>, stac
     }
     thread.hold(Holding::Ours, Some(place.node_os_id));
     thread.set_counted(place.cpu_os_id);
-    if let (Pin::Node, Some(decide), Some(base)) =
-        (runtime.config().pin(), runtime.decide(), affinity::base())
-    {
-        let _ = affinity::set(0, &decide.node_cpus(place.node_index).intersection(base));
+    if let Some(narrow) = narrow_mask(runtime, place) {
+        let _ = affinity::set(0, &narrow);
     }
     bring_home(stack, place.node_os_id);
 }
@@ -312,6 +310,29 @@ fn bring_home((start, end): (usize, usize), node: u32) {
     }
 }
 
+/// The CPUs that a thread with this place may use.
+fn narrow_mask(runtime: &Runtime, place: Place) -> Option<CpuBits> {
+    match runtime.config().pin() {
+        Pin::Cpu => Some([place.cpu_os_id].into_iter().collect()),
+        Pin::Node => {
+            let node = runtime.decide()?.node_cpus(place.node_index);
+            Some(node.intersection(affinity::base()?))
+        }
+        Pin::None => None,
+    }
+}
+
+/// Narrows a thread of ours to its place again.
+pub fn narrow_again(thread: &Thread) {
+    let narrow = runtime::get().and_then(|runtime| {
+        let place = runtime.decide()?.locate(thread.counted()?)?;
+        narrow_mask(runtime, place)
+    });
+    if let Some(narrow) = narrow {
+        let _ = affinity::set(0, &narrow);
+    }
+}
+
 /// Holds the creator of the second thread on its node, if its affinity is as the user left it.
 pub fn hold_creator(runtime: &Runtime, decide: &dyn Decide, creator: &'static Thread) {
     let (Some(base), Ok(now)) = (affinity::base(), affinity::get(0)) else { return };
@@ -322,10 +343,7 @@ pub fn hold_creator(runtime: &Runtime, decide: &dyn Decide, creator: &'static Th
     if decide.count(place.cpu_os_id) {
         creator.set_counted(place.cpu_os_id);
     }
-    let narrow = match runtime.config().pin() {
-        Pin::Cpu => [place.cpu_os_id].into_iter().collect(),
-        _ => decide.node_cpus(place.node_index).intersection(base),
-    };
+    let Some(narrow) = narrow_mask(runtime, place) else { return };
     if affinity::set(0, &narrow).is_ok() {
         creator.hold(Holding::Ours, Some(place.node_os_id));
         let per_node = runtime.session.threads_per_node(runtime.slot_index());

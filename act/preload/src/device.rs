@@ -42,9 +42,9 @@ impl Source {
             || sys::open(c"/dev/userfaultfd", libc::O_RDWR).ok().map(Self::Device),
             || from_launcher().map(Self::Device),
         ];
-        ways.into_iter().filter_map(|way| way()).find(|source| {
-            source.open().inspect(|uffd| sys::close(uffd.0)).is_ok()
-        })
+        ways.into_iter()
+            .filter_map(|way| way())
+            .find(|source| source.open().inspect(|uffd| sys::close(uffd.0)).is_ok())
     }
 
     /// Opens one more.

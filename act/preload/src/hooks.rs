@@ -1,13 +1,14 @@
 //! The functions of the C library that ours stand in for. Each passes straight on in a process
 //! without a session.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void};
 
 use quartier_session::{CpuBits, Reason};
 
-use crate::real::{self, StartRoutine};
+use crate::children::{self, Widened};
+use crate::real::{self, StartRoutine, Strings};
 use crate::threads::{Holding, Thread};
-use crate::{affinity, create, fork, runtime, sys};
+use crate::{affinity, cores, create, fork, runtime, sys};
 
 type Attr = libc::pthread_attr_t;
 type CpuSet = libc::cpu_set_t;
@@ -155,6 +156,152 @@ unsafe fn widen(thread: Option<&Thread>, size: usize, set: *mut u8) {
         // SAFETY: the caller's set has `size` bytes.
         unsafe { bytes.copy_to_nonoverlapping(set, size.min(CpuBits::byte_len())) };
     }
+}
+
+/// `posix_spawn(3)`: the child gets the affinity that the user gave.
+///
+/// # Safety
+/// The contract of `posix_spawn(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_spawn(
+    pid: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    argv: Strings,
+    envp: Strings,
+) -> c_int {
+    let _wide = Widened::new();
+    // SAFETY: the caller's contract is passed on.
+    unsafe { real::posix_spawn()(pid, path, actions, attributes, argv, envp) }
+}
+
+/// `posix_spawnp(3)`.
+///
+/// # Safety
+/// The contract of `posix_spawnp(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    argv: Strings,
+    envp: Strings,
+) -> c_int {
+    let _wide = Widened::new();
+    // SAFETY: the caller's contract is passed on.
+    unsafe { real::posix_spawnp()(pid, file, actions, attributes, argv, envp) }
+}
+
+/// `system(3)`.
+///
+/// # Safety
+/// The contract of `system(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    let _wide = Widened::new();
+    // SAFETY: the caller's contract is passed on.
+    unsafe { real::system()(command) }
+}
+
+/// `popen(3)`.
+///
+/// # Safety
+/// The contract of `popen(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    let _wide = Widened::new();
+    // SAFETY: the caller's contract is passed on.
+    unsafe { real::popen()(command, mode) }
+}
+
+/// `vfork(2)`. The child runs on the parent's stack, so nothing may be left on it over the call: the
+/// return address waits in a register, which parent and child each have for themselves.
+///
+/// # Safety
+/// The contract of `vfork(2)`.
+#[cfg(not(test))]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vfork() -> libc::pid_t {
+    std::arch::naked_asm!(
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "pop rdi",
+        "mov eax, {number}",
+        "syscall",
+        "push rdi",
+        "test rax, rax",
+        "jnz 2f",
+        "ret",
+        "2:",
+        "push rax",
+        "call {after}",
+        "pop rax",
+        "cmp rax, -4095",
+        "jae 3f",
+        "ret",
+        "3:",
+        "mov rdi, rax",
+        "jmp {failed}",
+        before = sym children::before_vfork,
+        after = sym children::after_vfork,
+        failed = sym failed,
+        number = const libc::SYS_vfork,
+    )
+}
+
+/// Sets errno from a raw result; returns -1.
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn failed(result: c_long) -> libc::pid_t {
+    // SAFETY: the calling thread's own errno.
+    unsafe { *libc::__errno_location() = -result as c_int };
+    -1
+}
+
+/// `sigaction(2)`: the program does not see a handler of ours (see `cores`).
+///
+/// # Safety
+/// The contract of `sigaction(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the caller's contract is passed on; `old` is filled on success.
+    unsafe {
+        let status = real::sigaction()(signal, new, old);
+        if status == 0 {
+            cores::hide(signal, old);
+        }
+        status
+    }
+}
+
+/// `signal(2)`.
+///
+/// # Safety
+/// The contract of `signal(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn signal(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+    // SAFETY: the caller's contract is passed on.
+    cores::hide_handler(number, unsafe { real::signal()(number, handler) })
+}
+
+/// `signal(2)` in programs built for System V semantics.
+///
+/// # Safety
+/// The contract of `signal(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __sysv_signal(
+    number: c_int,
+    handler: libc::sighandler_t,
+) -> libc::sighandler_t {
+    // SAFETY: the caller's contract is passed on.
+    cores::hide_handler(number, unsafe { real::__sysv_signal()(number, handler) })
 }
 
 /// `_Fork(3)`: a fork without the handlers that `fork` runs, so ours are run here.

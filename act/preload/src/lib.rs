@@ -13,6 +13,8 @@
 
 mod affinity;
 mod arena;
+mod children;
+mod cores;
 mod create;
 mod device;
 mod fork;

@@ -1,6 +1,6 @@
 //! The functions that ours stand in for: the next ones in the program's search order.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What a thread begins with.
@@ -41,6 +41,8 @@ fn next(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 }
 
 type Attr = libc::pthread_attr_t;
+/// `argv` and `envp`.
+pub type Strings = *const *mut c_char;
 
 real! {
     pthread_create(*mut libc::pthread_t, *const Attr, StartRoutine, *mut c_void) -> c_int;
@@ -49,6 +51,12 @@ real! {
     pthread_setaffinity_np(libc::pthread_t, usize, *const libc::cpu_set_t) -> c_int;
     pthread_getaffinity_np(libc::pthread_t, usize, *mut libc::cpu_set_t) -> c_int;
     _Fork() -> libc::pid_t;
-    _exit(c_int) -> c_void;
+    posix_spawn(*mut libc::pid_t, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int;
+    posix_spawnp(*mut libc::pid_t, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int;
+    system(*const c_char) -> c_int;
+    popen(*const c_char, *const c_char) -> *mut libc::FILE;
+    sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+    signal(c_int, libc::sighandler_t) -> libc::sighandler_t;
+    __sysv_signal(c_int, libc::sighandler_t) -> libc::sighandler_t;
     syscall(libc::c_long) -> libc::c_long;
 }

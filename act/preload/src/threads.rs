@@ -35,6 +35,8 @@ pub struct Thread {
     holding: AtomicU32,
     /// OS id plus one of the CPU on which the decision tree counts it.
     counted: AtomicU32,
+    /// Whether it is wide for the time of a `vfork`.
+    widened: AtomicU32,
     /// The C library's handle.
     handle: AtomicUsize,
     /// OS id plus one.
@@ -53,6 +55,7 @@ const EMPTY: Thread = Thread {
     tid: AtomicU32::new(0),
     holding: AtomicU32::new(0),
     counted: AtomicU32::new(0),
+    widened: AtomicU32::new(0),
     handle: AtomicUsize::new(0),
     node: AtomicU16::new(UNKNOWN),
     rseq: AtomicUsize::new(0),
@@ -88,6 +91,7 @@ impl Thread {
         thread.holding.store(Holding::AsIs as u32, Ordering::Relaxed);
         thread.node.store(UNKNOWN, Ordering::Relaxed);
         thread.counted.store(0, Ordering::Relaxed);
+        thread.widened.store(0, Ordering::Relaxed);
         // SAFETY: a query of the calling thread, which enters itself.
         thread.handle.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
         thread.rseq.store(rseq, Ordering::Relaxed);
@@ -128,6 +132,21 @@ impl Thread {
     /// The CPU (OS id) on which it was counted; from now on it is not.
     pub fn take_counted(&self) -> Option<u32> {
         self.counted.swap(0, Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Notes that it is wide for the time of a `vfork`.
+    pub fn set_widened(&self, widened: bool) {
+        self.widened.store(u32::from(widened), Ordering::Relaxed);
+    }
+
+    /// Whether it was wide; from now on it is not.
+    pub fn take_widened(&self) -> bool {
+        self.widened.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// The CPU (OS id) on which it is counted.
+    pub fn counted(&self) -> Option<u32> {
+        self.counted.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// All threads entered.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use quartier_session::{ProcessSlot, Reason, Rung};
 
 use crate::signals::AllBlocked;
-use crate::sys;
+use crate::{cores, sys};
 
 /// What the helper is to do; the same for its whole life.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +111,9 @@ pub fn mark_range(orders: &Orders, start: usize, end: usize) {
 fn mark(orders: &Orders, request: u32, start: usize, end: usize) {
     let turn = Turn::take();
     if CONTROL.forks.load(Ordering::Acquire) == 0 && spawn::ensure(orders) {
+        if orders.slot.rung() == Rung::Move {
+            cores::watch();
+        }
         ask(request, start, end);
     }
     drop(turn);

@@ -102,11 +102,16 @@ impl Server {
     ) -> Option<(usize, usize)> {
         let first = address & !(HUGE - 1);
         let inside = first >= region.start && first + HUGE <= region.end;
-        if !inside || self.orders.split_huge || self.huge_run(region, address, address + PAGE).is_none() {
+        if !inside
+            || self.orders.split_huge
+            || self.huge_run(region, address, address + PAGE).is_none()
+        {
             return None;
         }
         let at_start = address - first < self.orders.block_bytes;
-        if at_start || self.same_node(region.shadow_of(address), region.shadow_of(address) + PAGE).1 == node {
+        if at_start
+            || self.same_node(region.shadow_of(address), region.shadow_of(address) + PAGE).1 == node
+        {
             return Some((first, first + HUGE));
         }
         if self.rung == Rung::Rwp {

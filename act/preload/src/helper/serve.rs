@@ -68,7 +68,11 @@ impl Server {
             program_pidfd,
             preferred: None,
             // On the other rung the helper holds nothing.
-            guard: if rung == Rung::Move { Guard::ask(uffd, program_pid as u32) } else { Guard::none() },
+            guard: if rung == Rung::Move {
+                Guard::ask(uffd, program_pid as u32)
+            } else {
+                Guard::none()
+            },
             waiting: Waiting { touches: [(0, 0); WAITING_MAX], len: 0 },
         })
     }
