@@ -21,7 +21,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Boot a kernel on a machine with N nodes and run a program of this machine in it
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Check everything the lab needs, and say how to get what is missing
     Doctor(doctor::Args),
     /// Fetch kernels and QEMU ahead, for use without a network

@@ -29,6 +29,8 @@ impl Mirror {
     /// When there is no apt here, or it has no source with Debian's suites.
     pub fn of_host() -> Result<Self> {
         let mut command = Command::new("apt-get");
+        // Only asked: not even its own caches may be written.
+        command.args(["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]);
         command.args(["indextargets", "--no-release-info", "--format"]);
         command.arg("$(CREATED_BY)\t$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)\t$(SIGNED_BY)");
         let text = capture(&mut command)?;

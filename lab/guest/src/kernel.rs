@@ -240,14 +240,14 @@ fn open_suite(suite: Suite, mirror: &Mirror, cache: &Cache) -> Result<PrivateApt
     Ok(apt)
 }
 
-/// Every release that can be fetched, by suite. A suite that cannot be read is an error text.
+/// A suite's name and the releases in it, or why it cannot be read.
+pub type SuiteReleases = (&'static str, std::result::Result<Vec<String>, String>);
+
+/// Every release that can be fetched, by suite.
 ///
 /// # Errors
 /// When there is no apt or no mirror.
-pub fn available(
-    cache: &Cache,
-    progress: &dyn Fn(&str),
-) -> Result<Vec<(&'static str, std::result::Result<Vec<String>, String>)>> {
+pub fn available(cache: &Cache, progress: &dyn Fn(&str)) -> Result<Vec<SuiteReleases>> {
     let _lock = cache.lock(|| progress("waiting for another quartier that is fetching"))?;
     let mirror = Mirror::of_host()?;
     let list = |suite: Suite| {

@@ -16,6 +16,7 @@ pub mod apt;
 mod bzimage;
 mod cache;
 mod cpio;
+pub mod doctor;
 mod error;
 pub mod frame;
 mod guest;
@@ -34,6 +35,6 @@ pub use frame::Exit;
 pub use guest::{
     Captured, HANG_LIMIT, Input, Report, Request, Streams, capture, prepare, resolve_program, run,
 };
-pub use kernel::{Kernel, KernelSpec, Provenance, available};
+pub use kernel::{Kernel, KernelSpec, Provenance, SuiteReleases, available};
 pub use qemu::Qemu;
 pub use topology::{CPUS_MAX, CpusPerNode, Distances, Memory, NODES_MAX, Topology};

@@ -7,7 +7,6 @@
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,27 +28,6 @@ const DESCRIPTORS_OWN: u64 = 700;
 const READ_ONLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for a folder that both may write.
 const WRITABLE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// A folder to share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// The folder.
-    pub path: PathBuf,
-    /// Whether the guest may write to it.
-    pub writable: bool,
-}
-
-impl FromStr for Share {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text.split_once(':') {
-            Some(("ro", path)) => Ok(Self { path: path.into(), writable: false }),
-            Some(("rw", path)) => Ok(Self { path: path.into(), writable: true }),
-            _ => Err("a share is ro:PATH or rw:PATH".to_owned()),
-        }
-    }
-}
 
 /// Serves folders until the guest is gone. The listening socket is standard input; the guest's
 /// connections wait in it in the folders' order.

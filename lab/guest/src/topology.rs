@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use quartier_model::{Bytes, CpuList, Distance, Machine, NodeId, SyntheticSpec};
+use quartier_model::{Bytes, Distance, Machine, NodeId, SyntheticSpec};
 
 use crate::error::{Error, Result};
 
@@ -103,6 +103,13 @@ impl FromStr for Distances {
     }
 }
 
+/// A processor package of a node.
+#[derive(Clone, Copy, Debug)]
+struct Package {
+    node: usize,
+    populated: bool,
+}
+
 /// A machine that QEMU can make and a stock kernel can run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
@@ -148,6 +155,7 @@ impl Topology {
             )));
         }
         let memory = node_memory(nr_nodes, nr_cpus, memory)?;
+        check_nodes(&cpus, &memory)?;
         let rows = distances.map(|distances| distance_rows(nr_nodes, distances)).transpose()?;
         let spec = SyntheticSpec { cpus, memory, distances: rows.clone().unwrap_or_default() };
         let machine = spec.machine().map_err(|error| Error::refused(error.to_string()))?;
@@ -184,40 +192,75 @@ impl Topology {
         (0..self.machine.nodes().len()).map(|node| self.cpus_of(node)).fold(0, gcd).max(1)
     }
 
-    /// The arguments that make QEMU this machine. Memory is shareable, for virtio-fs.
+    /// Packages of each node. A node without CPUs has one without processors in it: the kernel
+    /// numbers nodes in the order in which firmware lists their CPUs, present or not.
+    fn packages(&self) -> Vec<Package> {
+        let cores = self.cpus_per_package();
+        (0..self.machine.nodes().len())
+            .flat_map(|node| {
+                let populated = self.cpus_of(node) > 0;
+                let count = (self.cpus_of(node) / cores).max(1);
+                std::iter::repeat_n(Package { node, populated }, count)
+            })
+            .collect()
+    }
+
+    /// What the kernel must be told of the machine, besides what firmware says.
     #[must_use]
-    pub fn qemu_args(&self) -> Vec<String> {
-        let (nr_cpus, cores) = (self.nr_cpus(), self.cpus_per_package());
-        let mut args = vec![
-            "-smp".to_owned(),
-            format!("{nr_cpus},sockets={},cores={cores},threads=1", nr_cpus / cores),
-            "-m".to_owned(),
-            format!("{}M", self.memory().0 / MIB),
-        ];
+    pub fn kernel_args(&self) -> Option<String> {
+        // Else every empty package would count as room for more CPUs.
+        let has_empty = self.packages().iter().any(|package| !package.populated);
+        has_empty.then(|| format!("possible_cpus={}", self.nr_cpus()))
+    }
+
+    /// The arguments that make QEMU this machine, of processors of type `cpu`. Memory is
+    /// shareable, for virtio-fs.
+    #[must_use]
+    pub fn qemu_args(&self, cpu: &str) -> Vec<String> {
+        let mut args = vec!["-m".to_owned(), format!("{}M", self.memory().0 / MIB)];
         for (id, node) in self.machine.nodes().iter().enumerate() {
-            let cpus: CpuList = self.machine.node_cpu_list(NodeId(id as u32));
-            let ranges = cpus.to_string();
-            let cpus: String = ranges
-                .split(',')
-                .filter(|range| !range.is_empty())
-                .map(|range| format!(",cpus={range}"))
-                .collect();
-            let memory = node.memory.unwrap_or_default();
-            let mut numa = format!("node,nodeid={id}{cpus}");
-            if memory.0 > 0 {
+            let memory = node.memory.unwrap_or_default().0 / MIB;
+            let mut numa = format!("node,nodeid={id}");
+            if memory > 0 {
                 args.push("-object".to_owned());
-                args.push(format!(
-                    "memory-backend-memfd,id=m{id},size={}M,share=on",
-                    memory.0 / MIB
-                ));
+                args.push(format!("memory-backend-memfd,id=m{id},size={memory}M,share=on"));
                 numa.push_str(&format!(",memdev=m{id}"));
             }
             args.extend(["-numa".to_owned(), numa]);
         }
+        self.push_cpus(cpu, &mut args);
         if self.distances_given {
             self.push_distances(&mut args);
         }
         args
+    }
+
+    fn push_cpus(&self, cpu: &str, args: &mut Vec<String>) {
+        let (cores, packages) = (self.cpus_per_package(), self.packages());
+        let possible = packages.len() * cores;
+        let all_present = packages.iter().all(|package| package.populated);
+        let present = if all_present { possible } else { 1 };
+        args.push("-smp".to_owned());
+        args.push(format!(
+            "{present},maxcpus={possible},sockets={},cores={cores},threads=1",
+            packages.len()
+        ));
+        for (socket, package) in packages.iter().enumerate() {
+            args.push("-numa".to_owned());
+            args.push(format!("cpu,node-id={},socket-id={socket}", package.node));
+        }
+        if all_present {
+            return;
+        }
+        // QEMU populates the first places by itself; where some stay empty, each is named.
+        for (socket, _) in packages.iter().enumerate().filter(|(_, package)| package.populated) {
+            for core in (0..cores).filter(|core| (socket, *core) != (0, 0)) {
+                args.push("-device".to_owned());
+                args.push(format!(
+                    "{cpu}-x86_64-cpu,socket-id={socket},core-id={core},thread-id=0"
+                ));
+            }
+        }
     }
 
     fn push_distances(&self, args: &mut Vec<String>) {
@@ -293,6 +336,25 @@ fn node_memory(nr_nodes: usize, nr_cpus: usize, memory: Option<&Memory>) -> Resu
     Ok(per_node)
 }
 
+/// A node must have something for the kernel to find it by.
+fn check_nodes(cpus: &[u32], memory: &[Bytes]) -> Result<()> {
+    if let Some(node) =
+        cpus.iter().zip(memory).position(|(cpus, memory)| *cpus == 0 && memory.0 == 0)
+    {
+        return Err(Error::refused(format!(
+            "node {node} has neither CPUs nor memory, and a kernel does not see such a node: give \
+             it one of them"
+        )));
+    }
+    if cpus[0] == 0 {
+        return Err(Error::refused(
+            "node 0 has no CPUs, and the kernel gives the number 0 to the node it starts on: give \
+             node 0 a CPU",
+        ));
+    }
+    Ok(())
+}
+
 fn distance_rows(nr_nodes: usize, distances: &Distances) -> Result<Vec<Vec<Distance>>> {
     let rows: Vec<Vec<Distance>> = match distances {
         Distances::Matrix(rows) => rows.clone(),
@@ -352,25 +414,35 @@ mod tests {
 
     #[test]
     fn two_by_two() {
-        let args = topology(Some(2), "2", "1G", "21").unwrap().qemu_args();
+        let topology = topology(Some(2), "2", "1G", "21").unwrap();
         assert_eq!(
-            args.join(" "),
-            "-smp 4,sockets=2,cores=2,threads=1 -m 1024M \
-             -object memory-backend-memfd,id=m0,size=512M,share=on \
-             -numa node,nodeid=0,cpus=0-1,memdev=m0 \
-             -object memory-backend-memfd,id=m1,size=512M,share=on \
-             -numa node,nodeid=1,cpus=2-3,memdev=m1 \
+            topology.qemu_args("max").join(" "),
+            "-m 1024M \
+             -object memory-backend-memfd,id=m0,size=512M,share=on -numa node,nodeid=0,memdev=m0 \
+             -object memory-backend-memfd,id=m1,size=512M,share=on -numa node,nodeid=1,memdev=m1 \
+             -smp 4,maxcpus=4,sockets=2,cores=2,threads=1 \
+             -numa cpu,node-id=0,socket-id=0 -numa cpu,node-id=1,socket-id=1 \
              -numa dist,src=0,dst=1,val=21 -numa dist,src=1,dst=0,val=21"
         );
+        assert_eq!(topology.kernel_args(), None);
     }
 
     #[test]
     fn nodes_without_memory_or_cpus() {
-        let args = topology(None, "2,0,4", "512M,512M,0", "").unwrap().qemu_args().join(" ");
-        assert!(args.contains("-smp 6,sockets=3,cores=2"), "{args}");
-        assert!(args.contains("-numa node,nodeid=1,memdev=m1"), "{args}");
-        assert!(args.ends_with("-numa node,nodeid=2,cpus=2-5"), "{args}");
-        assert!(!args.contains("dist,"), "{args}");
+        let topology = topology(None, "2,0,4", "512M,512M,0", "").unwrap();
+        let args = topology.qemu_args("max").join(" ");
+        for part in [
+            "-smp 1,maxcpus=8,sockets=4,cores=2,threads=1",
+            "-numa node,nodeid=2 ",
+            "-numa cpu,node-id=1,socket-id=1 ",
+            "-numa cpu,node-id=2,socket-id=3 ",
+            "-device max-x86_64-cpu,socket-id=3,core-id=1,thread-id=0",
+        ] {
+            assert!(args.contains(part), "{part}: {args}");
+        }
+        assert_eq!(args.matches("-device").count(), 5, "{args}");
+        assert!(!args.contains("-cpu,socket-id=1,") && !args.contains("dist,"), "{args}");
+        assert_eq!(topology.kernel_args().as_deref(), Some("possible_cpus=6"));
     }
 
     #[test]
@@ -407,6 +479,8 @@ mod tests {
             (refusal(Some(2), "2", "64M", ""), "too little"),
             (refusal(Some(2), "2", "512M,1M", ""), "ignores nodes that small"),
             (refusal(Some(2), "2", "512M,33555K", ""), "whole mebibytes"),
+            (refusal(None, "2,0", "512M,0", ""), "neither CPUs nor memory"),
+            (refusal(None, "0,2", "512M,512M", ""), "node 0 has no CPUs"),
             (refusal(Some(3), "2,2", "", ""), "make them agree"),
             (refusal(None, "2,2", "512M,512M,512M", ""), "make them agree"),
             (refusal(Some(2), "2", "", "10"), "cannot be"),

@@ -25,10 +25,13 @@ const DRAIN_POLL: rustix::time::Timespec =
 /// What a pipe can still hold when the command ends; more is from processes that outlive it.
 const DRAIN_BYTES_MAX: usize = 1 << 20;
 
+/// What is read from a stream becomes such a frame.
+type Wrap = fn(Vec<u8>) -> Frame;
+
 /// The command's three streams, this side of them.
 struct Streams {
     input: File,
-    outputs: Vec<(File, fn(Vec<u8>) -> Frame)>,
+    outputs: Vec<(File, Wrap)>,
     terminal: Option<OwnedFd>,
 }
 
@@ -85,7 +88,7 @@ fn spawn(start: &Start, plan: &File) -> Result<(Pid, Streams)> {
     drop(command);
     let missing = || Error::refused("the command has no stream to the agent");
     let pid = Pid::from_raw(child.id() as i32).ok_or_else(missing)?;
-    let mut outputs: Vec<(File, fn(Vec<u8>) -> Frame)> = Vec::new();
+    let mut outputs: Vec<(File, Wrap)> = Vec::new();
     if let Some(stderr) = child.stderr.take() {
         outputs.push((File::from(OwnedFd::from(stderr)), Frame::ErrorOutput));
     }
@@ -166,7 +169,7 @@ fn write_input(mut to: File, from: &Receiver<Option<Vec<u8>>>, host: &Host) {
 
 /// Sends what the command writes, until it and all others have closed the stream, or until it has
 /// ended and the stream is empty.
-fn forward_output(mut from: File, frame: fn(Vec<u8>) -> Frame, host: &Host, ended: &AtomicBool) {
+fn forward_output(mut from: File, frame: Wrap, host: &Host, ended: &AtomicBool) {
     let mut drained = 0;
     let mut buffer = vec![0; DATA_BYTES_MAX];
     while drained < DRAIN_BYTES_MAX {

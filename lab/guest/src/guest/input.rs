@@ -1,6 +1,5 @@
 //! The command's standard input on this side: read when the guest has room for it.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -99,14 +98,12 @@ impl Reader {
             let room = room.min(buffer.len());
             match rustix::io::read(file, &mut buffer[..room]) {
                 Ok(0) => return,
-                Ok(count) => {
-                    if let Some(ending) = terminal {
-                        if is_escape(&buffer[..count], &mut escapes, Instant::now()) {
-                            return ending.end(signal_hook::consts::SIGINT);
-                        }
+                Ok(count) => match terminal {
+                    Some(ending) if is_escape(&buffer[..count], &mut escapes, Instant::now()) => {
+                        return ending.end(signal_hook::consts::SIGINT);
                     }
-                    self.send(&buffer[..count]);
-                }
+                    _ => self.send(&buffer[..count]),
+                },
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
                 Err(_) => return,
             }
@@ -173,7 +170,7 @@ struct RawMode {
 impl RawMode {
     fn enter(terminal: &OwnedFd) -> Result<Self> {
         let doing = "prepare the terminal";
-        let terminal = terminal.try_clone().map_err(io::Error::from).doing(doing)?;
+        let terminal = terminal.try_clone().doing(doing)?;
         let before = rustix::termios::tcgetattr(&terminal).doing(doing)?;
         let mut raw = before.clone();
         raw.make_raw();

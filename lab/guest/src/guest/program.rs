@@ -50,7 +50,9 @@ mod tests {
         assert_eq!(find("sh").unwrap(), Path::new("/bin/sh"));
         assert_eq!(find("./sh").unwrap(), Path::new("/bin/./sh"));
         assert!(find("no-such-program").unwrap_err().to_string().contains("PATH"));
-        assert!(find("/etc/hostname").unwrap_err().to_string().contains("executable"));
+        let plain = tempfile::NamedTempFile::new().unwrap();
+        let plain = plain.path().to_str().unwrap();
+        assert!(find(plain).unwrap_err().to_string().contains("executable"));
         assert!(find("/no/such").unwrap_err().to_string().contains("no such file"));
         assert!(find("/bin").is_err() && find("").is_err());
     }

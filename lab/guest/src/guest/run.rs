@@ -128,7 +128,6 @@ fn plan(request: &Request, input: &Input) -> Result<Start> {
         Input::Terminal { file, stderr } => (Some(window_size(file).unwrap_or((24, 80))), *stderr),
         _ => (None, false),
     };
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let bytes = |text: &std::ffi::OsString| text.as_bytes().to_vec();
     Ok(Start {
         command,
@@ -150,8 +149,12 @@ fn plan(request: &Request, input: &Input) -> Result<Start> {
             .collect(),
         binds: kernel_files(request),
         hostname: rustix::system::uname().nodename().to_bytes().to_vec(),
-        time_ns: time.as_nanos() as u64,
+        time_ns: now_ns(),
     })
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 /// The booted kernel's modules and configuration, where programs look for them.
@@ -233,7 +236,8 @@ impl Run<'_> {
     fn take(&mut self, frame: Frame) -> Result<Option<End>> {
         let written = match frame {
             Frame::Hello(_) => {
-                if let Some(start) = self.start.take() {
+                if let Some(mut start) = self.start.take() {
+                    start.time_ns = now_ns();
                     let _ = self.to_guest.send(Frame::Start(Box::new(start)));
                 }
                 Ok(())

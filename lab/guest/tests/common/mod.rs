@@ -1,0 +1,144 @@
+//! What the guest tests share: the built program, a filled cache, and one guest at a time.
+#![allow(dead_code)] // Each test file uses its part.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The kernel that boots fastest, for what does not depend on the kernel.
+pub const FAST: &str = "6.1";
+
+/// The `quartier` program, built now if need be: this crate cannot depend on the one that has it.
+pub fn quartier() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "quartier-cli", "--bin", "quartier"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(status.success(), "quartier does not build");
+        // This test is in target/PROFILE/deps.
+        let test = std::env::current_exe().unwrap();
+        let program = test.ancestors().nth(2).unwrap().join("quartier");
+        if program.exists() {
+            program
+        } else {
+            test.ancestors().nth(3).unwrap().join("debug/quartier")
+        }
+    })
+}
+
+/// Guests one after another: two cores are one guest's worth.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether `kernel` can be booted here. Where it cannot, says why, and fails in CI.
+pub fn ready(kernel: &str) -> bool {
+    let fetch = Command::new(quartier()).args(["lab", "fetch", "--kernel", kernel]).output();
+    let output = fetch.unwrap();
+    if output.status.success() {
+        return true;
+    }
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(std::env::var_os("CI").is_none(), "guests must run in CI: {why}");
+    println!("skipped: no guest can be booted here: {why}");
+    false
+}
+
+/// `quartier lab run --kernel KERNEL OPTIONS -- COMMAND`.
+pub fn lab(kernel: &str, options: &[&str], command: &[&str]) -> Command {
+    let mut lab = Command::new(quartier());
+    lab.args(["lab", "run", "--kernel", kernel]).args(options).arg("--").args(command);
+    lab.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    lab
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Asserts the exit status, showing what was said if it is another.
+pub fn assert_status(output: &Output, status: i32) {
+    let said = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(status), "{said:#?}");
+}
+
+/// The processes below `parent`, by the names of their programs.
+pub fn descendants(parent: u32) -> Vec<(u32, String)> {
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let ids = std::fs::read_to_string(children).unwrap_or_default();
+    let mut found = Vec::new();
+    for id in ids.split_whitespace().map(|id| id.parse::<u32>().unwrap()) {
+        let name = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+        found.push((id, name.trim().to_owned()));
+        found.extend(descendants(id));
+    }
+    found
+}
+
+/// Whether a process runs; a zombie does not.
+pub fn runs(id: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(90);
+    while !done() {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A guest whose output is read as it comes.
+pub struct Running {
+    pub child: Child,
+    output: std::sync::Arc<Mutex<Vec<u8>>>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        let alone = alone();
+        let mut child = command.spawn().unwrap();
+        let output = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let (shared, mut stdout) = (output.clone(), child.stdout.take().unwrap());
+        thread::spawn(move || {
+            use std::io::Read;
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = stdout.read(&mut buffer) {
+                shared.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        Self { child, output, _alone: alone }
+    }
+
+    pub fn said(&self) -> String {
+        text(&self.output.lock().unwrap())
+    }
+
+    pub fn wait_for(&self, words: &str) {
+        wait_until(words, || self.said().contains(words));
+    }
+
+    pub fn signal(&self, name: &str) {
+        send_signal(self.child.id(), name);
+    }
+
+    /// Waits for the end and gives the exit status, or what a shell makes of a signal.
+    pub fn status(&mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        let status = self.child.wait().unwrap();
+        status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
+    }
+}
+
+pub fn send_signal(process: u32, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();
+    assert!(status.success());
+}
