@@ -12,6 +12,7 @@ pub const PAGE: usize = 4096;
 /// Bytes of a huge page (PMD) on x86-64.
 pub const HUGE: usize = 2 << 20;
 
+const FUTEX_WAIT: usize = 0;
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const MPOL_DEFAULT: usize = 0;
@@ -155,14 +156,21 @@ pub fn range_policy_is_default(address: usize) -> bool {
 
 /// Sleeps while `*word == value`, at most `timeout_ms`.
 pub fn futex_wait(word: &std::sync::atomic::AtomicU32, value: u32, timeout_ms: u64) {
+    wait_on(word, FUTEX_WAIT_PRIVATE, value, timeout_ms);
+}
+
+/// The same for a word that the kernel itself wakes (`CLONE_CHILD_CLEARTID`).
+pub fn futex_wait_shared(word: &std::sync::atomic::AtomicU32, value: u32, timeout_ms: u64) {
+    wait_on(word, FUTEX_WAIT, value, timeout_ms);
+}
+
+fn wait_on(word: &std::sync::atomic::AtomicU32, operation: usize, value: u32, timeout_ms: u64) {
     let timeout = libc::timespec {
         tv_sec: (timeout_ms / 1000) as i64,
         tv_nsec: (timeout_ms % 1000 * 1_000_000) as i64,
     };
     // SAFETY: the word outlives the call; the kernel only reads it.
-    let _ = unsafe {
-        syscall!(Sysno::futex, word.as_ptr(), FUTEX_WAIT_PRIVATE, value, &raw const timeout)
-    };
+    let _ = unsafe { syscall!(Sysno::futex, word.as_ptr(), operation, value, &raw const timeout) };
 }
 
 /// Wakes everybody who sleeps on `word`.
@@ -207,4 +215,31 @@ pub fn exit_group(status: i32) -> ! {
         // SAFETY: does not return.
         let _ = unsafe { syscall!(Sysno::exit_group, status) };
     }
+}
+
+/// Gives a range of this process the policy "prefer this node", or the default with `None`. Pages
+/// that are there stay where they are.
+pub fn prefer_for_range(start: usize, len: usize, node: Option<u32>) -> SysResult {
+    let mask = node.map(node_mask);
+    let (mode, pointer, bits) = match &mask {
+        Some(mask) => (MPOL_PREFERRED, mask.as_ptr() as usize, NODE_WORDS * 64 + 1),
+        None => (MPOL_DEFAULT, 0, 0),
+    };
+    // SAFETY: the mask has the number of bits given; a policy changes no contents.
+    unsafe { syscall!(Sysno::mbind, start, len, mode, pointer, bits, 0) }
+}
+
+/// Whether a process (by its pidfd) has ended.
+#[must_use]
+pub fn has_ended(pidfd: i32) -> bool {
+    let mut poll = libc::pollfd { fd: pidfd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, as said.
+    let ready = unsafe { syscall!(Sysno::poll, &raw mut poll, 1, 0) };
+    ready == Ok(1)
+}
+
+/// A descriptor of a process.
+pub fn pidfd(pid: i32) -> SysResult<i32> {
+    // SAFETY: creates a descriptor.
+    unsafe { syscall!(Sysno::pidfd_open, pid, 0) }.map(|fd| fd as i32)
 }

@@ -382,7 +382,8 @@ unsafe extern "C" fn thread_ended(thread: *mut c_void) {
     runtime.thread_ends();
 }
 
-fn current_cpu() -> u32 {
+/// The CPU (OS id) on which the calling thread is.
+pub fn current_cpu() -> u32 {
     // SAFETY: a query.
     unsafe { libc::sched_getcpu() }.try_into().unwrap_or(0)
 }

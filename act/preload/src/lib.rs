@@ -25,7 +25,9 @@ mod ranges;
 mod real;
 mod resident;
 mod runtime;
+mod share;
 mod signals;
+mod text;
 mod threads;
 
 pub use arena::Arena;
@@ -61,6 +63,8 @@ pub trait Decide: Send + Sync + std::fmt::Debug {
     fn locate(&self, cpu: u32) -> Option<Place>;
     /// The online CPUs of the node with this logical id.
     fn node_cpus(&self, node_index: u32) -> CpuBits;
+    /// OS ids of the nodes with memory, nearest to the node of `cpu` first.
+    fn nodes_by_distance(&self, cpu: u32) -> Vec<u32>;
     /// The logical id of the node with this OS id.
     fn node_index(&self, node_os_id: u32) -> Option<u32>;
 }

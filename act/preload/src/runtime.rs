@@ -10,6 +10,7 @@ use quartier_session::{
 };
 
 use crate::helper::{self, Orders};
+use crate::share::{self, Watch};
 use crate::threads::{Holding, Thread};
 use crate::{Decide, Factory, affinity, device, fork, ranges, resident, sys, threads};
 
@@ -30,6 +31,8 @@ pub struct Runtime {
     others: AtomicUsize,
     /// Whether Auto-Next-Touch was asked for and not turned off.
     next_touch: AtomicBool,
+    /// Whether a helper watches the share of the first thread.
+    watching: AtomicBool,
     began_nanos: u64,
     factory: Factory,
     decide: OnceLock<Option<Box<dyn Decide>>>,
@@ -60,12 +63,16 @@ pub fn start(factory: Factory) {
         slot: AtomicUsize::new(index),
         others: AtomicUsize::new(0),
         next_touch: AtomicBool::new(session.config().policy() == Policy::NextTouch && !turned_off),
+        watching: AtomicBool::new(false),
         began_nanos: sys::now_nanos(),
         factory,
         decide: OnceLock::new(),
     };
     if RUNTIME.set(runtime).is_ok() {
         fork::watch();
+        if let Some(runtime) = get() {
+            runtime.limit_share();
+        }
     }
 }
 
@@ -190,7 +197,25 @@ impl Runtime {
         }
     }
 
+    /// `R_max`: while there is one thread, it fills at most its share of a node.
+    fn limit_share(&self) {
+        let share_percent = self.config().initial_share_percent;
+        let by_policy =
+            self.config().policy() == Policy::NextTouch && sys::task_policy_is_default();
+        let Some(decide) = (share_percent > 0 && by_policy).then(|| self.decide()).flatten() else {
+            return;
+        };
+        let nodes = decide.nodes_by_distance(crate::create::current_cpu());
+        let watch = Watch { program: sys::pid(), share_percent, nodes };
+        if share::prepare(watch) && helper::watch_share() {
+            self.watching.store(true, Ordering::Release);
+        }
+    }
+
     fn becomes_parallel(&self) {
+        if self.watching.swap(false, Ordering::AcqRel) {
+            helper::end_watch();
+        }
         let decide = self.decide();
         let me = Thread::find(sys::tid());
         if let (Some(decide), Some(me), true) = (decide, me, self.places()) {
@@ -256,6 +281,7 @@ impl Runtime {
             self.slot.store(index, Ordering::Relaxed);
         }
         self.others.store(0, Ordering::Relaxed);
+        self.watching.store(false, Ordering::Relaxed);
         helper::forget();
     }
 }

@@ -19,6 +19,7 @@ macro_rules! operations {
         #[allow(missing_docs)] // The names are those of the calls.
         #[repr(u8)]
         pub enum Op { $($name,)+ }
+        const OPS: &[Op] = &[$(Op::$name,)+];
         const NAMES: &[&str] = &[$(stringify!($name),)+];
     };
 }
@@ -28,6 +29,15 @@ operations! {
     Protect, Unprotect, Move, MoveKeep, Unmap, MapFixed, Refill, Lock, Advise,
     Mark, Fork, ForkUnder, ForkUnseen, ForkExec, VforkExec, Spawn, Thread, Zones, Race,
     Verify, BottomFork, RawFork, CheckAll, Populate,
+}
+
+impl Op {
+    /// The operation of a name, in any case.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let at = NAMES.iter().position(|other| other.eq_ignore_ascii_case(name))?;
+        Some(OPS[at])
+    }
 }
 
 /// The logs of all workers.

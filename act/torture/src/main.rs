@@ -22,6 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
 
+use crate::log::Op;
 use crate::world::World;
 
 /// Touches, maps, forks and marks memory at random and compares with a model.
@@ -48,9 +49,9 @@ struct Args {
     /// Call it a hang when nothing happens for this many seconds
     #[arg(long, default_value_t = 60)]
     patience: u64,
-    /// No forks past the C library
-    #[arg(long)]
-    no_unseen_forks: bool,
+    /// Leave out operations, by the names in the log (and `signals`)
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    without: Vec<String>,
 }
 
 fn main() {
@@ -81,6 +82,7 @@ fn main() {
 
 fn world(args: &Args, seed: u64) -> std::io::Result<&'static World> {
     let workers = args.threads as usize;
+    let names = &args.without;
     // SAFETY: a query.
     let root = unsafe { libc::geteuid() } == 0;
     let [phase, done, kind, share] = [0; 4].map(|_: u32| &sys::shared(1)[0]);
@@ -91,7 +93,9 @@ fn world(args: &Args, seed: u64) -> std::io::Result<&'static World> {
         seed,
         workers,
         fork_every: args.fork_every.max(1),
-        unseen_forks: root && !args.no_unseen_forks,
+        unseen_forks: root,
+        without: names.iter().filter_map(|name| Op::named(name)).fold(0, |all, op| all | 1 << op as u8),
+        no_signals: names.iter().any(|name| name == "signals"),
         arena,
         phase,
         done,

@@ -142,7 +142,8 @@ impl Team {
     /// Marks, and lets the workers do something.
     fn round(&mut self, operations: u64) {
         signals::watch(self.world, self.rng.once_in(2));
-        signals::every([0, 1000, 2500, 5000][self.rng.below(4)]);
+        let period = [0, 1000, 2500, 5000][self.rng.below(4)];
+        signals::every(if self.world.no_signals { 0 } else { period });
         self.mark();
         let left = operations.saturating_sub(self.world.log.total()) as usize;
         let most = (left / self.world.workers).max(20);
@@ -162,9 +163,12 @@ impl Team {
     fn race(&mut self, most: usize) {
         let share = (1 + self.rng.below(40)).min(most);
         self.begin(Phase::Race, share);
+        let (seen, unseen) = (Op::ForkUnder, Op::ForkUnseen);
         match self.rng.below(self.world.fork_every / 256 + 8) {
-            0..=1 => ops::fork_under(self.world, false),
-            2..=3 if self.world.unseen_forks => ops::fork_under(self.world, true),
+            0..=1 if self.world.allows(seen) => ops::fork_under(self.world, false),
+            2..=3 if self.world.unseen_forks && self.world.allows(unseen) => {
+                ops::fork_under(self.world, true);
+            }
             4..=6 => self.mark(),
             _ => {}
         }

@@ -114,6 +114,16 @@ impl Decide for TreeDecider {
         self.machine.node_cpu_list(NodeId(node_index)).iter().collect()
     }
 
+    fn nodes_by_distance(&self, cpu: u32) -> Vec<u32> {
+        let home = self.locate(cpu).map_or(NodeId(0), |place| NodeId(place.node_index));
+        let has_memory = |node: &NodeId| {
+            self.machine.nodes()[node.index()].memory.is_none_or(|memory| memory.0 > 0)
+        };
+        let mut nodes: Vec<_> = self.machine.node_ids().filter(has_memory).collect();
+        nodes.sort_by_key(|node| (self.machine.distance(home, *node), node.0));
+        nodes.iter().map(|node| self.machine.nodes()[node.index()].os_id.0).collect()
+    }
+
     fn node_index(&self, node_os_id: u32) -> Option<u32> {
         self.machine.node_by_os_id(NodeOsId(node_os_id)).map(|node| node.0)
     }

@@ -119,6 +119,20 @@ fn mark(orders: &Orders, request: u32, start: usize, end: usize) {
     drop(turn);
 }
 
+/// Starts a helper that keeps a process with one thread within its share of a node (see `share`).
+/// The program has one thread, and signals are blocked meanwhile.
+pub fn watch_share() -> bool {
+    let _blocked = AllBlocked::new();
+    CONTROL.program.store(sys::pid() as u32, Ordering::Relaxed);
+    spawn::watch_share()
+}
+
+/// Ends that helper; returns when it has taken its policies back.
+pub fn end_watch() {
+    crate::share::stop();
+    spawn::wait_until_gone();
+}
+
 /// Puts everything that is marked back in place; afterwards no page of the program is ours.
 pub fn give_back() {
     let turn = Turn::take();

@@ -13,6 +13,7 @@ use super::{
 use crate::device::Guard;
 use crate::pagemap::Pagemap;
 use crate::sys::{self, PAGE, SysResult};
+use crate::text::Writer;
 use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
 
 /// Messages read at a time.
@@ -347,44 +348,22 @@ impl Server {
 
 /// The CPU that a thread of this process last ran on, by `/proc/PID/task/TID/stat` (field 39).
 pub(super) fn last_cpu_of(tid: i32) -> Option<u32> {
-    let program = CONTROL.program.load(Ordering::Relaxed);
     let mut path = [0u8; 64];
-    let len = write_path(&mut path, program, tid)?;
-    let path = std::ffi::CStr::from_bytes_with_nul(path.get(..len)?).ok()?;
-    let fd = sys::open(path, libc::O_RDONLY).ok()?;
+    let fd = sys::open(stat_path(&mut path, tid)?, libc::O_RDONLY).ok()?;
     let mut stat = [0u8; 1024];
     let count = sys::pread(fd, &mut stat, 0);
     sys::close(fd);
     cpu_of_stat(&stat[..count.ok()?])
 }
 
-/// `/proc/PROGRAM/task/TID/stat` with its NUL; gives the length.
-fn write_path(path: &mut [u8; 64], program: u32, tid: i32) -> Option<usize> {
-    let mut len = 0;
-    let mut put = |bytes: &[u8]| -> Option<()> {
-        path.get_mut(len..len + bytes.len())?.copy_from_slice(bytes);
-        len += bytes.len();
-        Some(())
-    };
-    let mut digits = [0u8; 10];
-    put(b"/proc/")?;
-    put(decimal(program, &mut digits))?;
-    put(b"/task/")?;
-    put(decimal(u32::try_from(tid).ok()?, &mut digits))?;
-    put(b"/stat\0")?;
-    Some(len)
-}
-
-fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
-    }
+fn stat_path(buffer: &mut [u8; 64], tid: i32) -> Option<&std::ffi::CStr> {
+    let mut writer = Writer::new(buffer);
+    writer.put(b"/proc/")?;
+    writer.put_number(CONTROL.program.load(Ordering::Relaxed))?;
+    writer.put(b"/task/")?;
+    writer.put_number(u32::try_from(tid).ok()?)?;
+    writer.put(b"/stat\0")?;
+    writer.finish()
 }
 
 /// Field 39 counted from the last `)`, since a thread's name may hold anything.
@@ -409,13 +388,5 @@ mod tests {
         for bad in ["", ")", "1 (x) S 2", "no parenthesis at all"] {
             assert_eq!(cpu_of_stat(bad.as_bytes()), None);
         }
-    }
-
-    #[test]
-    fn paths_are_written_without_a_heap() {
-        let mut path = [0; 64];
-        let len = write_path(&mut path, 10, 4_194_304).unwrap();
-        assert_eq!(&path[..len], b"/proc/10/task/4194304/stat\0");
-        assert_eq!(write_path(&mut path, u32::MAX, -1), None);
     }
 }

@@ -19,6 +19,11 @@ const STACK_BYTES: usize = 1 << 20;
 /// library's errno is away. Calls that would write errno write here, not into a program's thread.
 const THREAD_BLOCK_ABOVE: usize = 64 << 10;
 
+/// What the helper being started is for.
+static PURPOSE: AtomicU32 = AtomicU32::new(PURPOSE_SERVE);
+const PURPOSE_SERVE: u32 = 0;
+const PURPOSE_WATCH_SHARE: u32 = 1;
+
 /// Orders for the helper being started; read once by it.
 static ORDERS: AtomicPtr<Orders> = AtomicPtr::new(std::ptr::null_mut());
 /// Not zero while a helper uses its stack: the kernel clears it when the helper is gone.
@@ -48,6 +53,7 @@ fn start(orders: &Orders) -> bool {
     ORDERS.store(Box::into_raw(Box::new(*orders)), Ordering::Release);
     CONTROL.program.store(sys::pid() as u32, Ordering::Relaxed);
     CONTROL.state.store(STATE_STARTING, Ordering::Release);
+    PURPOSE.store(PURPOSE_SERVE, Ordering::Release);
     let started = doorbell().and_then(|()| launch());
     if started.is_err() {
         orders.slot.note(Reason::NoHelper);
@@ -65,6 +71,19 @@ fn start(orders: &Orders) -> bool {
     CONTROL.state.load(Ordering::Acquire) == STATE_READY
 }
 
+/// Starts a helper that watches the share of a process with one thread.
+pub(super) fn watch_share() -> bool {
+    PURPOSE.store(PURPOSE_WATCH_SHARE, Ordering::Release);
+    launch().is_ok()
+}
+
+/// Waits until no helper uses the stack any more.
+pub(super) fn wait_until_gone() {
+    while ALIVE.load(Ordering::Acquire) != 0 {
+        sys::futex_wait_shared(&ALIVE, 1, 10);
+    }
+}
+
 /// Reserves the doorbell page, once.
 fn doorbell() -> SysResult<()> {
     if CONTROL.doorbell.load(Ordering::Relaxed) == 0 {
@@ -78,9 +97,7 @@ fn doorbell() -> SysResult<()> {
 /// Clones twice, so that the helper is not the program's child: a program that waits for any child
 /// never meets it.
 fn launch() -> SysResult<()> {
-    while ALIVE.load(Ordering::Acquire) != 0 {
-        sys::futex_wait(&ALIVE, 1, 10);
-    }
+    wait_until_gone();
     let launch = match LAUNCH.get() {
         Some(launch) => launch,
         None => {
@@ -168,9 +185,13 @@ extern "C" fn second(launch: *mut c_void) -> libc::c_int {
 }
 
 extern "C" fn work(_nothing: *mut c_void) -> libc::c_int {
+    settle_down();
+    if PURPOSE.load(Ordering::Acquire) == PURPOSE_WATCH_SHARE {
+        crate::share::watch();
+        sys::exit_group(0);
+    }
     // SAFETY: stored by `start` before the clone and never freed.
     let orders = unsafe { *ORDERS.load(Ordering::Acquire) };
-    settle_down();
     let Some(mut server) = set_up(orders) else {
         report(STATE_FAILED);
         sys::exit_group(1);

@@ -10,34 +10,33 @@ use crate::sys::{self, PAGE};
 use crate::worker::Worker;
 use crate::world::World;
 
-/// A child of a random kind, while the other workers go on.
-pub fn any(worker: &mut Worker) {
-    match worker.rng.below(12) {
-        0..=3 => fork(worker, Op::Fork, || {
-            // SAFETY: the child keeps to what a child of a threaded program may do.
-            unsafe { libc::fork() }
-        }),
-        4 => fork(worker, Op::BottomFork, || {
-            // SAFETY: as above.
-            unsafe { bottom_fork() }
-        }),
-        5..=7 if worker.world.unseen_forks => fork(worker, Op::ForkUnseen, || {
-            // SAFETY: as above.
-            unsafe { sys::unseen_fork() }
-        }),
-        8 => fork_exec(worker),
-        9 => spawn(worker),
-        _ => vfork_exec(worker),
+unsafe extern "C" {
+    #[link_name = "_Fork"]
+    fn c_bottom_fork() -> libc::pid_t;
+}
+
+/// `fork`, while the other workers go on.
+pub fn fork(worker: &mut Worker) {
+    // SAFETY: the child keeps to what a child of a threaded program may do.
+    fork_by(worker, Op::Fork, || unsafe { libc::fork() });
+}
+
+/// `_Fork`, which runs no handlers.
+pub fn bottom_fork(worker: &mut Worker) {
+    // SAFETY: as above.
+    fork_by(worker, Op::BottomFork, || unsafe { c_bottom_fork() });
+}
+
+/// A fork past the C library.
+pub fn unseen_fork(worker: &mut Worker) {
+    if worker.world.unseen_forks {
+        // SAFETY: as above.
+        fork_by(worker, Op::ForkUnseen, || unsafe { sys::unseen_fork() });
     }
 }
 
-unsafe extern "C" {
-    #[link_name = "_Fork"]
-    fn bottom_fork() -> libc::pid_t;
-}
-
 /// Forks; the child checks the worker's own part and what nobody else writes.
-fn fork(worker: &mut Worker, op: Op, fork: impl FnOnce() -> libc::pid_t) {
+fn fork_by(worker: &mut Worker, op: Op, fork: impl FnOnce() -> libc::pid_t) {
     worker.log(op, &worker.span);
     let writes = worker.rng.once_in(2);
     match fork() {
@@ -137,7 +136,7 @@ fn reap(worker: &Worker, child: libc::pid_t, what: &str) {
 }
 
 /// `fork` and `execve` of `/bin/true`.
-fn fork_exec(worker: &mut Worker) {
+pub fn fork_exec(worker: &mut Worker) {
     worker.log(Op::ForkExec, &(0..0));
     let argv = [c"true".as_ptr(), std::ptr::null()];
     // SAFETY: the child only executes; path and arguments are C strings.
@@ -154,7 +153,7 @@ fn fork_exec(worker: &mut Worker) {
 }
 
 /// `posix_spawn` of `/bin/true`, with this process's environment (so with the runtime in it).
-fn spawn(worker: &mut Worker) {
+pub fn spawn(worker: &mut Worker) {
     unsafe extern "C" {
         static environ: *const *mut c_char;
     }
@@ -180,7 +179,7 @@ fn spawn(worker: &mut Worker) {
 
 /// `vfork` and `execve` of `test`, whose arguments the kernel reads from marked memory: it ends with
 /// 0 if two strings that lie in different pages are the same.
-fn vfork_exec(worker: &mut Worker) {
+pub fn vfork_exec(worker: &mut Worker) {
     let pages = worker.writable(300);
     worker.log(Op::VforkExec, &pages);
     if pages.len() < 4 {

@@ -10,23 +10,25 @@ use crate::model::{self, GRANULE, PER_PAGE, WORDS};
 use crate::sys::{PAGE, errno};
 use crate::worker::Worker;
 
-/// One of them.
-pub fn any(worker: &mut Worker) {
-    match worker.rng.below(20) {
-        0..=2 => out(worker, Op::PipeOut, pipe_out),
-        3..=5 => inward(worker, Op::PipeIn, pipe_in),
-        6..=7 => out(worker, Op::FileOut, file_out),
-        8..=9 => inward(worker, Op::FileIn, file_in),
-        10 => out(worker, Op::VectorOut, vector_out),
-        11 => inward(worker, Op::VectorIn, vector_in),
-        12 => out(worker, Op::PeekSelf, peek_self),
-        13 => inward(worker, Op::PokeSelf, poke_self),
-        14 => small(worker, Op::Random, random),
-        15 => small(worker, Op::Stat, stat),
-        16..=17 => small(worker, Op::FutexWord, futex_word),
-        18 => zero_device(worker),
-        _ => bad_address(worker),
-    }
+macro_rules! transfers {
+    ($($name:ident: $kind:ident $op:ident $way:ident,)+) => {
+        $(pub fn $name(worker: &mut Worker) {
+            $kind(worker, Op::$op, $way);
+        })+
+    };
+}
+transfers! {
+    pipe_out: out PipeOut by_pipe_out,
+    pipe_in: inward PipeIn by_pipe_in,
+    file_out: out FileOut by_file_out,
+    file_in: inward FileIn by_file_in,
+    vector_out: out VectorOut by_vector_out,
+    vector_in: inward VectorIn by_vector_in,
+    peek_self: out PeekSelf by_peek_self,
+    poke_self: inward PokeSelf by_poke_self,
+    random: small Random by_random,
+    stat: small Stat by_stat,
+    futex_word: small FutexWord by_futex_word,
 }
 
 /// An address range with the worker's descriptors: what a transfer needs.
@@ -119,12 +121,12 @@ fn receive(fd: i32, to: usize, bytes: usize) -> isize {
     unsafe { libc::read(fd, to as *mut c_void, bytes) }
 }
 
-fn pipe_out(way: Way) -> Result<(), i32> {
+fn by_pipe_out(way: Way) -> Result<(), i32> {
     fully(way.bytes, |at, len| send(way.pipe[1], way.address + at, len))?;
     fully(way.bytes, |at, len| receive(way.pipe[0], way.scratch + at, len))
 }
 
-fn pipe_in(way: Way) -> Result<(), i32> {
+fn by_pipe_in(way: Way) -> Result<(), i32> {
     fully(way.bytes, |at, len| send(way.pipe[1], way.scratch + at, len))?;
     fully(way.bytes, |at, len| receive(way.pipe[0], way.address + at, len))
 }
@@ -139,12 +141,12 @@ fn get(file: i32, to: usize, bytes: usize, at: usize) -> isize {
     unsafe { libc::pread(file, to as *mut c_void, bytes, at as libc::off_t) }
 }
 
-fn file_out(way: Way) -> Result<(), i32> {
+fn by_file_out(way: Way) -> Result<(), i32> {
     fully(way.bytes, |at, len| put(way.file, way.address + at, len, at))?;
     fully(way.bytes, |at, len| get(way.file, way.scratch + at, len, at))
 }
 
-fn file_in(way: Way) -> Result<(), i32> {
+fn by_file_in(way: Way) -> Result<(), i32> {
     fully(way.bytes, |at, len| put(way.file, way.scratch + at, len, at))?;
     fully(way.bytes, |at, len| get(way.file, way.address + at, len, at))
 }
@@ -162,7 +164,7 @@ fn pieces(start: usize, bytes: usize) -> ([libc::iovec; 8], usize) {
     (vectors, count)
 }
 
-fn vector_out(way: Way) -> Result<(), i32> {
+fn by_vector_out(way: Way) -> Result<(), i32> {
     fully(way.bytes, |at, len| {
         let (vectors, count) = pieces(way.address + at, len);
         // SAFETY: as in `send`, for each piece.
@@ -171,7 +173,7 @@ fn vector_out(way: Way) -> Result<(), i32> {
     fully(way.bytes, |at, len| receive(way.pipe[0], way.scratch + at, len))
 }
 
-fn vector_in(way: Way) -> Result<(), i32> {
+fn by_vector_in(way: Way) -> Result<(), i32> {
     fully(way.bytes, |at, len| send(way.pipe[1], way.scratch + at, len))?;
     fully(way.bytes, |at, len| {
         let (vectors, count) = pieces(way.address + at, len);
@@ -194,11 +196,11 @@ fn vm_self(local: usize, remote: usize, bytes: usize, write: bool) -> Result<(),
     })
 }
 
-fn peek_self(way: Way) -> Result<(), i32> {
+fn by_peek_self(way: Way) -> Result<(), i32> {
     vm_self(way.scratch, way.address, way.bytes, false)
 }
 
-fn poke_self(way: Way) -> Result<(), i32> {
+fn by_poke_self(way: Way) -> Result<(), i32> {
     vm_self(way.scratch, way.address, way.bytes, true)
 }
 
@@ -216,14 +218,14 @@ fn small(worker: &mut Worker, op: Op, call: fn(usize, i32) -> Result<(), i32>) {
     }
 }
 
-fn random(address: usize, _file: i32) -> Result<(), i32> {
+fn by_random(address: usize, _file: i32) -> Result<(), i32> {
     fully(GRANULE, |at, len| {
         // SAFETY: a granule of the worker's own.
         unsafe { libc::getrandom((address + at) as *mut c_void, len, 0) }
     })
 }
 
-fn stat(address: usize, file: i32) -> Result<(), i32> {
+fn by_stat(address: usize, file: i32) -> Result<(), i32> {
     // SAFETY: a `stat` fits in a granule, which is the worker's own and aligned.
     unsafe {
         let stat = address as *mut libc::stat;
@@ -235,7 +237,7 @@ fn stat(address: usize, file: i32) -> Result<(), i32> {
 }
 
 /// A futex wait whose word, read by the kernel, has another value; then a wake.
-fn futex_word(address: usize, _file: i32) -> Result<(), i32> {
+fn by_futex_word(address: usize, _file: i32) -> Result<(), i32> {
     let word = address as *mut u32;
     // SAFETY: a granule of the worker's own; the wait returns at once because the value differs.
     unsafe {
@@ -251,7 +253,7 @@ fn futex_word(address: usize, _file: i32) -> Result<(), i32> {
 }
 
 /// Zeroes by `/dev/zero`.
-fn zero_device(worker: &mut Worker) {
+pub fn zero_device(worker: &mut Worker) {
     let pages = worker.writable(17);
     worker.log(Op::ZeroDevice, &pages);
     if pages.is_empty() {
@@ -274,7 +276,7 @@ fn zero_device(worker: &mut Worker) {
 }
 
 /// What the program may not touch, the kernel may not touch for it either.
-fn bad_address(worker: &mut Worker) {
+pub fn bad_address(worker: &mut Worker) {
     let pages = worker.pick_where(1, |state| matches!(state, State::Closed | State::Hole));
     worker.log(Op::BadAddress, &pages);
     if pages.is_empty() {
@@ -282,7 +284,7 @@ fn bad_address(worker: &mut Worker) {
     }
     let address = worker.world.arena.address(pages.start);
     let way = Way { address, bytes: PAGE, ..Way::new(worker, &(0..1)) };
-    match pipe_out(way) {
+    match by_pipe_out(way) {
         Err(libc::EFAULT) => {}
         other => worker.fail("write from a closed page: errno", other.err().unwrap_or(0).into()),
     }

@@ -7,25 +7,7 @@ use crate::log::Op;
 use crate::sys::{HUGE, PAGE};
 use crate::worker::Worker;
 
-/// One of them.
-pub fn any(worker: &mut Worker) {
-    match worker.rng.below(24) {
-        0..=2 => dont_need(worker),
-        3..=4 => free(worker),
-        5..=7 => protect(worker),
-        8..=11 => unprotect(worker),
-        12..=14 => move_pages(worker),
-        15 => move_keeping(worker),
-        16 => unmap(worker),
-        17 => map_fixed(worker),
-        18..=20 => refill(worker),
-        21 => lock(worker),
-        22 => populate(worker),
-        _ => advise(worker),
-    }
-}
-
-fn dont_need(worker: &mut Worker) {
+pub fn dont_need(worker: &mut Worker) {
     let pages = worker.mapped(700);
     worker.log(Op::DontNeed, &pages);
     let arena = &worker.world.arena;
@@ -36,7 +18,7 @@ fn dont_need(worker: &mut Worker) {
     }
 }
 
-fn free(worker: &mut Worker) {
+pub fn free(worker: &mut Worker) {
     let pages = worker.mapped(700);
     worker.log(Op::Free, &pages);
     let arena = &worker.world.arena;
@@ -48,7 +30,7 @@ fn free(worker: &mut Worker) {
     }
 }
 
-fn protect(worker: &mut Worker) {
+pub fn protect(worker: &mut Worker) {
     let pages = worker.mapped(100);
     worker.log(Op::Protect, &pages);
     if pages.is_empty() {
@@ -64,7 +46,7 @@ fn protect(worker: &mut Worker) {
 }
 
 /// Opens what is closed. Twice as often as closing, so that most pages can be touched.
-fn unprotect(worker: &mut Worker) {
+pub fn unprotect(worker: &mut Worker) {
     let pages = worker.pick_where(400, |state| state != State::Hole);
     worker.log(Op::Unprotect, &pages);
     let both = libc::PROT_READ | libc::PROT_WRITE;
@@ -93,14 +75,14 @@ fn two_ranges(worker: &mut Worker) -> Option<(Range<usize>, Range<usize>)> {
     (inside && apart && from.clone().all(mapped)).then_some((from, to))
 }
 
-fn move_pages(worker: &mut Worker) {
+pub fn move_pages(worker: &mut Worker) {
     let Some((from, to)) = two_ranges(worker) else { return worker.log(Op::Move, &(0..0)) };
     worker.log(Op::Move, &from);
     worker.log(Op::Move, &to);
     remap(worker, from, to, 0);
 }
 
-fn move_keeping(worker: &mut Worker) {
+pub fn move_keeping(worker: &mut Worker) {
     let Some((from, to)) = two_ranges(worker) else { return worker.log(Op::MoveKeep, &(0..0)) };
     worker.log(Op::MoveKeep, &from);
     worker.log(Op::MoveKeep, &to);
@@ -138,7 +120,7 @@ fn note_failed_move(worker: &Worker, source: usize, target: usize) {
     }
 }
 
-fn unmap(worker: &mut Worker) {
+pub fn unmap(worker: &mut Worker) {
     let pages = worker.pick(300);
     worker.log(Op::Unmap, &pages);
     if worker.world.arena.unmap(pages.clone()).is_ok() {
@@ -146,7 +128,7 @@ fn unmap(worker: &mut Worker) {
     }
 }
 
-fn map_fixed(worker: &mut Worker) {
+pub fn map_fixed(worker: &mut Worker) {
     let pages = worker.pick(300);
     worker.log(Op::MapFixed, &pages);
     let arena = &worker.world.arena;
@@ -157,7 +139,7 @@ fn map_fixed(worker: &mut Worker) {
 }
 
 /// Maps what is a hole.
-fn refill(worker: &mut Worker) {
+pub fn refill(worker: &mut Worker) {
     let pages = worker.pick_where(700, |state| state == State::Hole);
     worker.log(Op::Refill, &pages);
     let arena = &worker.world.arena;
@@ -175,7 +157,7 @@ fn refill(worker: &mut Worker) {
     }
 }
 
-fn lock(worker: &mut Worker) {
+pub fn lock(worker: &mut Worker) {
     let pages = worker.readable(30);
     worker.log(Op::Lock, &pages);
     if !pages.is_empty() {
@@ -184,7 +166,7 @@ fn lock(worker: &mut Worker) {
     }
 }
 
-fn populate(worker: &mut Worker) {
+pub fn populate(worker: &mut Worker) {
     let pages = worker.writable(100);
     worker.log(Op::Populate, &pages);
     let advice = [libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE][worker.rng.below(2)];
@@ -194,7 +176,7 @@ fn populate(worker: &mut Worker) {
 }
 
 /// Advice that changes no contents.
-fn advise(worker: &mut Worker) {
+pub fn advise(worker: &mut Worker) {
     const MADV_COLLAPSE: i32 = 25;
     let advice = [
         libc::MADV_HUGEPAGE,

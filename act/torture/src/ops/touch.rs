@@ -32,8 +32,17 @@ pub fn write(worker: &mut Worker) {
     }
 }
 
-/// Goes through a range, one granule of each page.
-pub fn sweep(worker: &mut Worker, write: bool) {
+/// Goes through a range, one granule of each page, reading.
+pub fn sweep_read(worker: &mut Worker) {
+    sweep(worker, false);
+}
+
+/// The same, writing.
+pub fn sweep_write(worker: &mut Worker) {
+    sweep(worker, true);
+}
+
+fn sweep(worker: &mut Worker, write: bool) {
     let pages = if write { worker.writable(400) } else { worker.readable(400) };
     worker.log(if write { Op::SweepWrite } else { Op::SweepRead }, &pages);
     let backwards = worker.rng.once_in(3);

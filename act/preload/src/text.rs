@@ -1,0 +1,59 @@
+//! Text without a heap, for paths under /proc and /sys.
+
+use std::ffi::CStr;
+
+/// Writes into a fixed buffer.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    buffer: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// An empty text.
+    pub fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, len: 0 }
+    }
+
+    /// Adds bytes; `None` when they do not fit.
+    pub fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        self.buffer.get_mut(self.len..self.len + bytes.len())?.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Some(())
+    }
+
+    /// Adds a number in decimal.
+    pub fn put_number(&mut self, mut number: u32) -> Option<()> {
+        let mut digits = [0u8; 10];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return self.put(&digits[at..]);
+            }
+        }
+    }
+
+    /// The text, which must end with a NUL.
+    pub fn finish(self) -> Option<&'a CStr> {
+        CStr::from_bytes_with_nul(&self.buffer[..self.len]).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_written_and_what_does_not_is_none() {
+        let mut buffer = [0u8; 16];
+        let mut writer = Writer::new(&mut buffer);
+        assert_eq!(writer.put(b"/a/"), Some(()));
+        assert_eq!(writer.put_number(u32::MAX), Some(()));
+        assert_eq!(writer.put(b"1234"), None);
+        assert_eq!(writer.put(b"\0"), Some(()));
+        assert_eq!(writer.finish(), Some(c"/a/4294967295"));
+    }
+}
