@@ -6,7 +6,9 @@
 mod cli;
 mod gather;
 mod lab;
+mod refusal;
 mod run;
 mod topo;
 
 pub use cli::{Cli, STATUS_REFUSED};
+pub use refusal::one_sentence;

@@ -4,14 +4,20 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use quartier_cli::{Cli, STATUS_REFUSED};
+use quartier_cli::{Cli, STATUS_REFUSED, one_sentence};
 
 fn main() -> ExitCode {
-    match Cli::parse().run() {
-        Ok(status) => status,
-        Err(error) => {
-            eprintln!("quartier: {error:#}");
-            ExitCode::from(STATUS_REFUSED)
-        }
-    }
+    let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into()).collect();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version go to standard output, as clap prints them.
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => return refuse(&one_sentence(&error, &words)),
+    };
+    cli.run().unwrap_or_else(|error| refuse(&format!("{error:#}")))
+}
+
+fn refuse(sentence: &str) -> ExitCode {
+    eprintln!("quartier: {sentence}");
+    ExitCode::from(STATUS_REFUSED)
 }
