@@ -47,10 +47,11 @@ pub extern "C" fn in_parent() {
 pub extern "C" fn in_child() {
     let Some(runtime) = runtime::get() else { return };
     ranges::forget_all();
-    ranges::keep_library();
+    let rseq = crate::create::rseq_area();
+    ranges::keep_first(rseq);
     threads::forget_all();
     runtime.begin_again();
-    Thread::enter(sys::tid() as u32, crate::create::rseq_area(), (0, 0));
+    Thread::enter(sys::tid() as u32, rseq, (0, 0));
     if NARROWED.load(Ordering::Relaxed) != 0 {
         if let Some(base) = affinity::base() {
             let _ = affinity::set(0, base);

@@ -341,18 +341,17 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 }
 
 /// Marks what is resident in a range, so that each block goes to the next thread that touches it.
-/// Outside `quartier run --policy next-touch` this does nothing. Declared in `quartier.h`.
-///
-/// Returns 0, or -1 when this process has no runtime.
+/// Declared, with its errors, in `include/quartier.h`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn quartier_next_touch(address: *const c_void, bytes: usize) -> c_int {
-    match runtime::get() {
-        Some(runtime) => {
-            runtime.mark_range(address as usize, (address as usize).saturating_add(bytes));
-            0
-        }
-        None => -1,
-    }
+    let start = address as usize & !(sys::PAGE - 1);
+    let end = (address as usize).saturating_add(bytes).saturating_add(sys::PAGE - 1);
+    let error = match runtime::get() {
+        Some(runtime) if runtime.mark_range(start, end & !(sys::PAGE - 1)) => return 0,
+        Some(_) => libc::EPERM,
+        None => libc::ENOSYS,
+    };
+    failed(-c_long::from(error))
 }
 
 /// `syscall(2)`. It cannot be plain Rust: after a raw `clone` with a new stack the child returns on

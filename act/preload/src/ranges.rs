@@ -2,12 +2,24 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use quartier_kernel::sys::PAGE;
+
 const OWN_MAX: usize = 4096;
 
 static OWN: [[AtomicUsize; 2]; OWN_MAX] = [const { [const { AtomicUsize::new(0) }; 2] }; OWN_MAX];
 
-/// Notes the library's own writable segment, where all of the runtime's state lies.
-pub fn keep_library() {
+/// Notes what the runtime needs from the start: its library's segments, and the page with the first
+/// thread's `rseq` area, which the helper reads.
+pub fn keep_first(rseq: usize) {
+    keep_library();
+    if rseq != 0 {
+        let page = rseq & !(PAGE - 1);
+        keep(page, page + 2 * PAGE);
+    }
+}
+
+/// Notes the library's own segments, where all of the runtime's state lies.
+fn keep_library() {
     unsafe extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
         _size: libc::size_t,
@@ -24,7 +36,7 @@ pub fn keep_library() {
         let segments =
             headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(|header| {
                 let start = base + header.p_vaddr as usize;
-                (start & !4095, (start + header.p_memsz as usize).next_multiple_of(4096))
+                (start & !(PAGE - 1), (start + header.p_memsz as usize).next_multiple_of(PAGE))
             });
         let ours = std::ptr::from_ref(&OWN) as usize;
         if segments.clone().any(|(start, end)| start <= ours && ours < end) {

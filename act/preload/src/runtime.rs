@@ -129,9 +129,9 @@ fn is_ours(session: &'static Session, mask: &CpuBits, factory: Factory) -> bool 
 }
 
 fn enter_first_thread() {
-    ranges::keep_library();
-    let tid = sys::tid() as u32;
-    Thread::enter(tid, crate::create::rseq_area(), (0, 0));
+    let rseq = crate::create::rseq_area();
+    ranges::keep_first(rseq);
+    Thread::enter(sys::tid() as u32, rseq, (0, 0));
 }
 
 impl Runtime {
@@ -240,12 +240,13 @@ impl Runtime {
         slot.get(Counter::Marks) == 0 || spent.saturating_mul(100 / MARK_SHARE_PERCENT) <= lived
     }
 
-    /// Marks a range because the program asked.
-    pub fn mark_range(&self, start: usize, end: usize) {
-        if self.next_touch.load(Ordering::Relaxed) {
-            let _ = self.decide();
-            helper::mark_range(&self.orders(), start, end);
+    /// Marks a range because the program asked; `false` when Auto-Next-Touch is off here.
+    pub fn mark_range(&self, start: usize, end: usize) -> bool {
+        if !self.next_touch.load(Ordering::Relaxed) || self.config().rung_max() == Rung::None {
+            return false;
         }
+        let _ = self.decide();
+        helper::mark_range(&self.orders(), start, end)
     }
 
     /// Stops moving pages in this process for good, and puts back what is marked.

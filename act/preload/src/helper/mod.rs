@@ -103,20 +103,24 @@ pub fn mark_all(orders: &Orders) {
     mark(orders, REQUEST_MARK_ALL, 0, usize::MAX);
 }
 
-/// Marks what is resident in `[start, end)`.
-pub fn mark_range(orders: &Orders, start: usize, end: usize) {
-    mark(orders, REQUEST_MARK_RANGE, start, end);
+/// Marks what is resident in `[start, end)`; `false` when there is no helper to do it.
+pub fn mark_range(orders: &Orders, start: usize, end: usize) -> bool {
+    mark(orders, REQUEST_MARK_RANGE, start, end)
 }
 
-fn mark(orders: &Orders, request: u32, start: usize, end: usize) {
+fn mark(orders: &Orders, request: u32, start: usize, end: usize) -> bool {
     let turn = Turn::take();
-    if CONTROL.forks.load(Ordering::Acquire) == 0 && spawn::ensure(orders) {
+    let served = if CONTROL.forks.load(Ordering::Acquire) == 0 && spawn::ensure(orders) {
         if orders.slot.rung() == Rung::Move {
             cores::watch();
         }
         ask(request, start, end);
-    }
+        true
+    } else {
+        false
+    };
     drop(turn);
+    served
 }
 
 /// Starts a helper that keeps a process with one thread within its share of a node (see `share`).
@@ -140,10 +144,12 @@ pub fn give_back() {
     drop(turn);
 }
 
-/// Before a fork: the child must find its data, and nothing may be marked until [`after_fork`].
+/// Before a fork: the child must find its data, and nothing may be marked until [`after_fork`]. On the
+/// `rwp` rung data never leaves its place, and the kernel gives the child plain pages.
 pub fn before_fork(orders: &Orders) {
     CONTROL.forks.fetch_add(1, Ordering::AcqRel);
-    if CONTROL.state.load(Ordering::Acquire) == STATE_READY {
+    let holds_data = orders.slot.rung() == Rung::Move;
+    if holds_data && CONTROL.state.load(Ordering::Acquire) == STATE_READY {
         orders.slot.note(Reason::Forked);
         give_back();
     }
