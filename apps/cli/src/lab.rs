@@ -21,6 +21,16 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Boot a kernel on a machine with N nodes and run a program of this machine in it
+    ///
+    /// The command sees this machine's files at the same paths, and runs in the same directory, as the
+    /// same user, with the same environment and standard streams. What it writes is forgotten, except
+    /// below a --rw folder. The exit status is the command's (128 + n if signal n ended it); 125 if the
+    /// guest hung or died, 124 after --timeout, 2 if something asked for cannot be.
+    ///
+    /// Ctrl-C goes to the command; a second one ends the guest at once. With a terminal, so does
+    /// pressing Ctrl-] three times.
+    ///
+    /// Times in a guest say nothing about a real machine: count, do not time.
     Run(Box<run::Args>),
     /// Check everything the lab needs, and say how to get what is missing
     Doctor(doctor::Args),

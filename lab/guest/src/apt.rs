@@ -68,12 +68,11 @@ pub struct Suite {
 const ANY: (u32, u32) = (u32::MAX, u32::MAX);
 
 /// The suites to look in, in this order: small indexes and stable kernels first.
-pub const SUITES: [Suite; 8] = [
+pub const SUITES: [Suite; 7] = [
     Suite { name: "bookworm", kernels: ((6, 1), (6, 1)) },
     Suite { name: "bookworm-backports", kernels: ((6, 2), (6, 12)) },
     Suite { name: "trixie-backports", kernels: ((6, 13), ANY) },
     Suite { name: "trixie", kernels: ((6, 12), (6, 12)) },
-    Suite { name: "forky-backports", kernels: ((7, 0), ANY) },
     Suite { name: "forky", kernels: ((6, 13), ANY) },
     Suite { name: "sid", kernels: ((6, 13), ANY) },
     Suite { name: "experimental", kernels: ((6, 13), ANY) },
@@ -100,7 +99,7 @@ impl PrivateApt {
             let path = folder.join(name);
             fs::write(&path, text).path("write", &path).map(|()| path)
         };
-        write("etc/quartier.sources", &sources(mirror, suites, folder))?;
+        write("etc/quartier.sources", &sources(mirror, suites))?;
         let status = folder.join("status");
         if installed {
             let host = Path::new("/var/lib/dpkg/status");
@@ -189,12 +188,11 @@ fn debs(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.extension().is_some_and(|ext| ext == "deb")).collect())
 }
 
-fn sources(mirror: &Mirror, suites: &[&str], folder: &Path) -> String {
+fn sources(mirror: &Mirror, suites: &[&str]) -> String {
     let default = Path::new(KEYRING).exists().then(|| KEYRING.to_owned());
     // The mirror's own keyring may hold just the host's release; the archive's holds all of them.
     let signed_by = default.or_else(|| mirror.signed_by.clone());
     let signed_by = signed_by.map(|path| format!("Signed-By: {path}\n")).unwrap_or_default();
-    let _ = folder;
     format!(
         "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nArchitectures: amd64\n{signed_by}",
         mirror.uri,
@@ -202,13 +200,20 @@ fn sources(mirror: &Mirror, suites: &[&str], folder: &Path) -> String {
     )
 }
 
-/// What the host says about getting files (proxies, certificates, time-outs). Nothing else of its
+/// What the host says about getting files (proxies, certificates, how old an index may be). Nothing else of its
 /// configuration is taken: its hooks would act on the host.
 fn host_acquire_settings(dump: &str) -> String {
     let wanted = |line: &&str| {
-        ["Acquire::http", "Acquire::https", "Acquire::Retries", "Acquire::ForceIPv"]
-            .iter()
-            .any(|prefix| line.starts_with(prefix))
+        const WANTED: [&str; 6] = [
+            "Acquire::http",
+            "Acquire::Retries",
+            "Acquire::ForceIPv",
+            // A mirror that keeps an old day is the host's choice; signatures are checked anyway.
+            "Acquire::Check-Valid-Until",
+            "Acquire::Check-Date",
+            "Acquire::Max-ValidTime",
+        ];
+        WANTED.iter().any(|prefix| line.starts_with(prefix))
     };
     dump.lines().filter(wanted).fold(String::new(), |text, line| text + line + "\n")
 }

@@ -24,10 +24,25 @@ use crate::tether;
 
 /// Descriptors the server itself needs: one for each memory region it may be told of, and change.
 const DESCRIPTORS_OWN: u64 = 700;
+/// What the server raises its limit to where it may.
+const OPEN_FILES_WANTED: u64 = 1_000_000;
 /// How long the guest may believe what it knows of a file that only the host changes.
 const READ_ONLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for a folder that both may write.
 const WRITABLE_TIMEOUT: Duration = Duration::from_secs(1);
+
+fn files_max_of(open_files: u64, nr_shares: usize) -> u64 {
+    open_files.saturating_sub(DESCRIPTORS_OWN) / nr_shares.max(1) as u64
+}
+
+/// How many files of each share the guest may know at once: the server keeps each of them open.
+#[must_use]
+pub fn files_max(nr_shares: usize) -> u64 {
+    // Root raises its own limit.
+    let is_root = rustix::process::geteuid().is_root();
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    files_max_of(limit.filter(|_| !is_root).unwrap_or(OPEN_FILES_WANTED), nr_shares)
+}
 
 /// Serves folders until the guest is gone. The listening socket is standard input; the guest's
 /// connections wait in it in the folders' order.
@@ -39,7 +54,7 @@ pub fn serve(parent: u32, shares: &[(PathBuf, bool)]) -> Result<()> {
     let socket = rustix::stdio::stdin().try_clone_to_owned().doing("use the guest's socket")?;
     let mut listener = Listener::from(UnixListener::from(socket));
     let limit = setup_rlimit_nofile(None).map_err(Error::Refused)?;
-    let descriptors = limit.saturating_sub(DESCRIPTORS_OWN) / shares.len().max(1) as u64;
+    let descriptors = files_max_of(limit, shares.len());
     let mut waits: Vec<Box<dyn FnMut()>> = Vec::new();
     for (path, writable) in shares {
         let config = config(path, *writable, descriptors)?;

@@ -107,6 +107,21 @@ fn a_hang_is_told() {
 }
 
 #[test]
+fn a_lost_file_server_is_told() {
+    if !ready(FAST) {
+        return;
+    }
+    let script = "echo ready; while :; do sleep 1; done";
+    let mut running = Running::start(lab(FAST, &["--nodes=1"], &["sh", "-c", script]));
+    running.wait_for("ready");
+    let processes = descendants(running.child.id());
+    let (server, _) = processes.iter().find(|(_, name)| name == "quartier").unwrap();
+    send_signal(*server, "KILL");
+    assert_eq!(running.status(), 125);
+    assert!(processes.iter().all(|(id, _)| !runs(*id)), "{processes:?}");
+}
+
+#[test]
 fn time_limits_and_signals_have_their_own_statuses() {
     if !ready(FAST) {
         return;

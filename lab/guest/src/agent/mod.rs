@@ -72,6 +72,7 @@ fn boot() -> Result<()> {
         let start = receive_start(&mut from_host)?;
         mounts::root(&start)?;
         settle(&start)?;
+        mounts::forget_unused_files(start.files_max);
         session::run(&start, &host, from_host)
     };
     let last = match run() {

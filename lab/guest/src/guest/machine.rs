@@ -104,6 +104,11 @@ impl Processes {
         self.end_qemu()
     }
 
+    /// Whether the file server has ended, without which the guest can read nothing.
+    pub fn server_ended(&mut self) -> bool {
+        !matches!(self.server.try_wait(), Ok(None))
+    }
+
     /// What the file server complained about; it must have ended or be about to.
     pub fn server_complaints(&mut self) -> String {
         let _ = self.server.kill();

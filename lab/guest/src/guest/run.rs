@@ -73,7 +73,7 @@ pub fn run(request: &Request, streams: Streams) -> Result<Report> {
         boot: None,
         heard: Instant::now(),
     };
-    let end = run.until_end(&from_guest);
+    let end = run.until_end(&from_guest, &mut processes);
     run.pump = None;
     let exit = run.judge(end, &mut processes)?;
     Ok(run.report(exit))
@@ -149,6 +149,7 @@ fn plan(request: &Request, input: &Input) -> Result<Start> {
             .collect(),
         binds: kernel_files(request),
         hostname: rustix::system::uname().nodename().to_bytes().to_vec(),
+        files_max: crate::share::files_max(1 + request.writable.len()),
         time_ns: now_ns(),
     })
 }
@@ -177,6 +178,8 @@ enum End {
     GuestFailed(String),
     /// The guest is gone without having said why.
     Gone,
+    /// The file server has ended.
+    NoServer,
     Hung(Duration),
     BootTooLong(Duration),
     TimeLimit(Duration),
@@ -200,7 +203,11 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn until_end(&mut self, from_guest: &Receiver<Frame>) -> Result<End> {
+    fn until_end(
+        &mut self,
+        from_guest: &Receiver<Frame>,
+        processes: &mut Processes,
+    ) -> Result<End> {
         loop {
             match from_guest.recv_timeout(TICK) {
                 Ok(frame) => {
@@ -211,6 +218,9 @@ impl Run<'_> {
                     self.heard = Instant::now();
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(End::Gone),
+                Err(RecvTimeoutError::Timeout) if processes.server_ended() => {
+                    return Ok(End::NoServer);
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     if let Some(end) = self.silence() {
                         return Ok(end);
@@ -282,6 +292,9 @@ impl Run<'_> {
             End::OutputClosed => return Ok(Exit::Signal(signal_hook::consts::SIGPIPE)),
             End::TimeLimit(limit) => return Err(Error::TimedOut { seconds: limit.as_secs() }),
             End::GuestFailed(what) => return Err(Error::GuestFailed { what, console }),
+            End::NoServer => {
+                format!("the file server ended: {}", processes.server_complaints())
+            }
             End::Hung(silent) => format!(
                 "the guest hangs: it has said nothing for {} s (--hang-timeout)",
                 silent.as_secs()
