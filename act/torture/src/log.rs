@@ -145,6 +145,14 @@ impl Log {
                 let _ = writeln!(line, "  found is no word of ours");
             }
         }
+        // SAFETY: a query.
+        let parent = unsafe { libc::getppid() };
+        let _ = writeln!(
+            line,
+            "  page table entry before: {:#x}; the parent's: {:#x}",
+            sys::pagemap(std::process::id() as i32, arena.address(page)),
+            sys::pagemap(parent, arena.address(page)),
+        );
         let _ = writeln!(
             line,
             "  now it is {:#x}; lately on this page:",

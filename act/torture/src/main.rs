@@ -94,7 +94,10 @@ fn world(args: &Args, seed: u64) -> std::io::Result<&'static World> {
         workers,
         fork_every: args.fork_every.max(1),
         unseen_forks: root,
-        without: names.iter().filter_map(|name| Op::named(name)).fold(0, |all, op| all | 1 << op as u8),
+        without: names
+            .iter()
+            .filter_map(|name| Op::named(name))
+            .fold(0, |all, op| all | 1 << op as u8),
         no_signals: names.iter().any(|name| name == "signals"),
         arena,
         phase,

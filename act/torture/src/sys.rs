@@ -68,6 +68,20 @@ pub fn say(text: &str) {
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
+/// A page's entry in `/proc/PID/pagemap`; all ones when it cannot be read. Also after a fork.
+pub fn pagemap(pid: i32, address: usize) -> u64 {
+    let mut path = [0u8; 32];
+    let _ = std::io::Write::write_fmt(&mut &mut path[..31], format_args!("/proc/{pid}/pagemap"));
+    let mut entry = u64::MAX;
+    // SAFETY: the path ends with a zero; the entry has eight bytes.
+    unsafe {
+        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        libc::pread(file, (&raw mut entry).cast(), 8, (address / PAGE * 8) as libc::off_t);
+        libc::close(file);
+    }
+    entry
+}
+
 /// Ends the process at once, past the C library.
 pub fn exit_now(status: c_int) -> ! {
     loop {

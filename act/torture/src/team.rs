@@ -132,7 +132,13 @@ impl Team {
         signals::every(0);
         if self.world.arena.can_mark() {
             self.mark();
-            ops::raw_fork(self.world);
+            let status = ops::raw_fork(self.world);
+            if status != 0 {
+                // Whether the parent has what the child missed is worth to know.
+                self.begin(Phase::Check, 0);
+                self.finish();
+                self.world.log.fail(self.world.workers, "a child of a raw fork", status.into());
+            }
         }
         self.begin(Phase::Check, 0);
         self.finish();

@@ -69,26 +69,28 @@ pub fn fork_under(world: &'static World, unseen: bool) {
     finish_fork(world, child);
 }
 
-/// The same by `syscall(SYS_fork)`, after which the runtime marks no more.
-pub fn raw_fork(world: &'static World) {
+/// The same by `syscall(SYS_fork)`, after which the runtime marks no more; gives the child's status.
+pub fn raw_fork(world: &'static World) -> i32 {
     world.log.begin(world.workers, Op::RawFork, &world.arena.zones.modelled());
     // SAFETY: as above.
-    finish_fork(world, unsafe { libc::syscall(libc::SYS_fork) } as libc::pid_t);
+    checked_by(world, unsafe { libc::syscall(libc::SYS_fork) } as libc::pid_t)
 }
 
 fn finish_fork(world: &'static World, child: libc::pid_t) {
+    match checked_by(world, child) {
+        0 => {}
+        status => world.log.fail(world.workers, "a child that checks all: status", status.into()),
+    }
+}
+
+fn checked_by(world: &'static World, child: libc::pid_t) -> i32 {
     match child {
         0 => {
             verify(world, world.workers, world.arena.zones.modelled(), true);
             sys::exit_now(0)
         }
         -1 => world.log.fail(world.workers, "fork: errno", sys::errno().into()),
-        child => match sys::wait_for(child) {
-            0 => {}
-            status => {
-                world.log.fail(world.workers, "a child that checks all: status", status.into())
-            }
-        },
+        child => sys::wait_for(child),
     }
 }
 

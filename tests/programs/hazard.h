@@ -1,0 +1,100 @@
+// What the hazard programs share. Each program prints `ok`, or what went wrong; exit status 0, 1, or
+// 77 when the machine cannot do what it tests. All run plainly too, where they must pass as well.
+#pragma once
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, MIB = 1 << 20, SKIPPED = 77 };
+
+#define fail(...) (fprintf(stderr, "FAILED line %d: ", __LINE__), fprintf(stderr, __VA_ARGS__), \
+                   fprintf(stderr, " (errno %d, %s)\n", errno, strerror(errno)), _exit(1))
+#define must(condition, ...) ((condition) ? (void)0 : fail(__VA_ARGS__))
+#define skip(...) (printf("skipped: "), printf(__VA_ARGS__), printf("\n"), exit(SKIPPED))
+
+typedef int next_touch_fn(const void *, size_t);
+
+// Marks a range for next touch where there is a runtime.
+static inline int mark(void *address, size_t bytes) {
+    next_touch_fn *next_touch = (next_touch_fn *)dlsym(RTLD_DEFAULT, "quartier_next_touch");
+    return next_touch ? next_touch(address, bytes) : -1;
+}
+
+static inline uint64_t word_at(size_t index) { return index * 0x9E3779B97F4A7C15u + 1; }
+
+static inline void fill(void *memory, size_t bytes) {
+    for (size_t i = 0; i < bytes / 8; i++) ((uint64_t *)memory)[i] = word_at(i);
+}
+
+// The index of the first wrong word, or -1.
+static inline long wrong(const void *memory, size_t bytes) {
+    for (size_t i = 0; i < bytes / 8; i++)
+        if (((const volatile uint64_t *)memory)[i] != word_at(i)) return (long)i;
+    return -1;
+}
+
+static inline void check(const void *memory, size_t bytes, const char *when) {
+    long at = wrong(memory, bytes);
+    must(at < 0, "%s: word %ld of %p is %#lx", when, at, memory, (unsigned long)((const uint64_t *)memory)[at]);
+}
+
+static inline char *map(size_t bytes) {
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    must(memory != MAP_FAILED, "mmap");
+    return memory;
+}
+
+// Filled memory, marked.
+static inline char *marked(size_t bytes) {
+    char *memory = map(bytes);
+    fill(memory, bytes);
+    mark(memory, bytes);
+    return memory;
+}
+
+// The exit status of a child, or 128 + signal.
+static inline int reap(pid_t child) {
+    int status;
+    while (waitpid(child, &status, 0) < 0) must(errno == EINTR, "waitpid");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static inline void nap(long milliseconds) {
+    struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    while (nanosleep(&time, &time)) {}
+}
+
+// The value of a line of /proc/self/status.
+static inline long status_line(const char *name) {
+    char line[256];
+    long value = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    must(file, "status");
+    while (fgets(line, sizeof line, file))
+        if (!strncmp(line, name, strlen(name)) && line[strlen(name)] == ':')
+            value = strtol(line + strlen(name) + 1, NULL, 10);
+    fclose(file);
+    return value;
+}
+
+static inline int done(void) {
+    puts("ok");
+    return 0;
+}
