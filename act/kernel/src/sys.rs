@@ -72,12 +72,19 @@ pub unsafe fn ioctl<T>(fd: i32, request: usize, argument: &mut T) -> SysResult {
     unsafe { syscall!(Sysno::ioctl, fd, request, std::ptr::from_mut(argument)) }
 }
 
-/// A private, zeroed, lazily filled mapping of our own.
+/// Where our own mappings are asked for: far from where the kernel puts a program's, so that none of
+/// ours lies in a hole that the program has just made and is about to fill again (`MAP_FIXED`).
+static NEXT_OWN: std::sync::atomic::AtomicUsize =
+    std::sync::atomic::AtomicUsize::new(0x3a00_0000_0000);
+
+/// A private, zeroed, lazily filled mapping of our own, with a gap before the next one.
 pub fn map(len: usize) -> SysResult {
+    let step = len.next_multiple_of(HUGE) + HUGE;
+    let hint = NEXT_OWN.fetch_add(step, std::sync::atomic::Ordering::Relaxed);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    unsafe { syscall!(Sysno::mmap, 0, len, protection, flags, -1isize, 0) }
+    // SAFETY: a fresh mapping; the hint is only taken where nothing is.
+    unsafe { syscall!(Sysno::mmap, hint, len, protection, flags, -1isize, 0) }
 }
 
 /// Gives back a mapping of our own.
@@ -242,4 +249,19 @@ pub fn has_ended(pidfd: i32) -> bool {
 pub fn pidfd(pid: i32) -> SysResult<i32> {
     // SAFETY: creates a descriptor.
     unsafe { syscall!(Sysno::pidfd_open, pid, 0) }.map(|fd| fd as i32)
+}
+
+/// Whether a process has a thread with this id.
+#[must_use]
+pub fn thread_exists(pid: i32, tid: i32) -> bool {
+    // SAFETY: signal 0 is a query.
+    let result = unsafe { syscall!(Sysno::tgkill, pid, tid, 0) };
+    result != Err(Errno::ESRCH)
+}
+
+/// Sleeps.
+pub fn sleep_micros(micros: u32) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(micros) * 1000 };
+    // SAFETY: the kernel reads one timespec.
+    let _ = unsafe { syscall!(Sysno::nanosleep, &raw const time, 0) };
 }

@@ -4,11 +4,12 @@
 use std::ffi::{c_char, c_int, c_long, c_void};
 
 use quartier_session::{CpuBits, Reason};
+use syscalls::Sysno;
 
 use crate::children::{self, Widened};
 use crate::real::{self, StartRoutine, Strings};
 use crate::threads::{Holding, Thread};
-use crate::{affinity, cores, create, fork, runtime, sys};
+use crate::{affinity, cores, create, fork, helper, runtime, sys};
 
 type Attr = libc::pthread_attr_t;
 type CpuSet = libc::cpu_set_t;
@@ -304,6 +305,41 @@ pub unsafe extern "C" fn __sysv_signal(
     cores::hide_handler(number, unsafe { real::__sysv_signal()(number, handler) })
 }
 
+/// `mremap(2)`: it takes one mapping at a time, and marking may have cut the program's into several,
+/// so marked data in its way is given back first.
+///
+/// # Safety
+/// The contract of `mremap(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mremap(
+    address: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new_address: *mut c_void,
+) -> *mut c_void {
+    before_mremap(address as usize, old_len, new_len, flags, new_address as usize);
+    // SAFETY: the caller's contract is passed on; without MREMAP_FIXED the kernel ignores the last.
+    let result =
+        unsafe { syscalls::syscall!(Sysno::mremap, address, old_len, new_len, flags, new_address) };
+    match result {
+        Ok(address) => address as *mut c_void,
+        Err(error) => {
+            failed(-c_long::from(error.into_raw()));
+            libc::MAP_FAILED
+        }
+    }
+}
+
+fn before_mremap(from: usize, old_len: usize, new_len: usize, flags: c_int, to: usize) {
+    if runtime::get().is_some() {
+        helper::give_back_range(from, from.saturating_add(old_len.max(1)));
+        if flags & libc::MREMAP_FIXED != 0 {
+            helper::give_back_range(to, to.saturating_add(new_len));
+        }
+    }
+}
+
 /// `_Fork(3)`: a fork without the handlers that `fork` runs, so ours are run here.
 ///
 /// # Safety
@@ -387,7 +423,14 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
 
 /// What must happen before a raw system call; gives the function to go on in.
 #[cfg_attr(test, allow(dead_code))]
-extern "C" fn before(number: c_long, first: c_long, second: c_long) -> *const c_void {
+extern "C" fn before(
+    number: c_long,
+    first: c_long,
+    second: c_long,
+    third: c_long,
+    fourth: c_long,
+    fifth: c_long,
+) -> *const c_void {
     let real = real::syscall() as *const c_void;
     let Some(runtime) = runtime::get() else { return real };
     match number {
@@ -395,6 +438,10 @@ extern "C" fn before(number: c_long, first: c_long, second: c_long) -> *const c_
         // The mask is the third argument; what counts is that the program sets one.
         libc::SYS_sched_setaffinity => program_set(first as libc::pid_t),
         libc::SYS_sched_getaffinity => return raw_getaffinity as *const c_void,
+        libc::SYS_mremap => {
+            let [second, third, fifth] = [second, third, fifth].map(|word| word as usize);
+            before_mremap(first as usize, second, third, fourth as c_int, fifth);
+        }
         libc::SYS_fork => fork::prepare_raw(),
         libc::SYS_clone if first & c_long::from(libc::CLONE_VM) == 0 => fork::prepare_raw(),
         libc::SYS_clone3 => {

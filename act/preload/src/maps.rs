@@ -2,18 +2,25 @@
 
 use crate::sys::{self, SysResult};
 
-/// One private, writable, anonymous mapping: data that only this process has.
+/// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PrivateRange {
+pub struct Range {
     /// First byte.
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
+    /// Whether it is private, writable and anonymous: data that only this process has.
+    pub private_data: bool,
 }
 
 /// Calls `visit` for every mapping whose data is private to the process (thesis 4.4.3: heap, `mmap`
 /// memory and zero-filled data; not stacks, not files, not shared memory). `false` stops.
-pub fn for_each_private(mut visit: impl FnMut(PrivateRange) -> bool) -> SysResult<()> {
+pub fn for_each_private(mut visit: impl FnMut(Range) -> bool) -> SysResult<()> {
+    for_each(|mapping| !mapping.private_data || visit(mapping))
+}
+
+/// Calls `visit` for every mapping, in the order of their addresses. `false` stops.
+pub fn for_each(mut visit: impl FnMut(Range) -> bool) -> SysResult<()> {
     let fd = sys::open(c"/proc/self/maps", libc::O_RDONLY)?;
     let mut buffer = [0u8; 8192];
     let mut filled = 0;
@@ -39,8 +46,8 @@ pub fn for_each_private(mut visit: impl FnMut(PrivateRange) -> bool) -> SysResul
     result
 }
 
-/// Reads `start-end perms offset device inode [name]`; `None` for anything that is not private data.
-fn parse_line(line: &[u8]) -> Option<PrivateRange> {
+/// Reads `start-end perms offset device inode [name]`.
+fn parse_line(line: &[u8]) -> Option<Range> {
     let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
     let range = fields.next()?;
     let permissions = fields.next()?;
@@ -48,12 +55,10 @@ fn parse_line(line: &[u8]) -> Option<PrivateRange> {
     let name = fields.next().unwrap_or(b"");
     let anonymous =
         inode == b"0" && (name.is_empty() || name == b"[heap]" || name.starts_with(b"[anon:"));
-    if permissions != b"rw-p" || !anonymous {
-        return None;
-    }
     let dash = range.iter().position(|byte| *byte == b'-')?;
     let (start, end) = (hex(&range[..dash])?, hex(&range[dash + 1..])?);
-    (start < end).then_some(PrivateRange { start, end })
+    let private_data = permissions == b"rw-p" && anonymous;
+    (start < end).then_some(Range { start, end, private_data })
 }
 
 fn hex(digits: &[u8]) -> Option<usize> {
@@ -84,16 +89,15 @@ mod tests {
             "7f0000000000-7f0000021000 rw-s 00000000 00:05 12 /dev/zero (deleted)",
             "7f0000000000-7f0000021000 rw-p 00000000 fe:01 77 /usr/lib/libc.so.6",
             "7f0000000000-7f0000021000 rw-p 00000000 00:00 0  [vvar]",
-            "",
-            "x",
-            "1-2",
-            "2-1 rw-p 0 0 0",
-            "-1 rw-p 0 0 0",
-            "00000000000000001-2 rw-p 0 0 0",
         ];
-        assert!(private.iter().all(|line| parse_line(line.as_bytes()).is_some()));
-        for line in other {
-            assert_eq!(parse_line(line.as_bytes()), None, "{line}");
+        let is_private =
+            |line: &&str| parse_line(line.as_bytes()).is_some_and(|range| range.private_data);
+        assert!(private.iter().all(is_private));
+        assert!(!other.iter().any(is_private));
+        for damaged in
+            ["", "x", "1-2", "2-1 rw-p 0 0 0", "-1 rw-p 0 0 0", "00000000000000001-2 rw-p 0 0 0"]
+        {
+            assert_eq!(parse_line(damaged.as_bytes()), None, "{damaged}");
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
 
+use quartier_kernel::sys;
+
 /// Threads that can be followed at once; more run unplaced.
 pub const THREADS_MAX: usize = 8192;
 
@@ -35,6 +37,8 @@ pub struct Thread {
     holding: AtomicU32,
     /// OS id plus one of the CPU on which the decision tree counts it.
     counted: AtomicU32,
+    /// Not 0 once it is about to end.
+    leaving: AtomicU32,
     /// Whether it is wide for the time of a `vfork`.
     widened: AtomicU32,
     /// The C library's handle.
@@ -55,6 +59,7 @@ const EMPTY: Thread = Thread {
     tid: AtomicU32::new(0),
     holding: AtomicU32::new(0),
     counted: AtomicU32::new(0),
+    leaving: AtomicU32::new(0),
     widened: AtomicU32::new(0),
     handle: AtomicUsize::new(0),
     node: AtomicU16::new(UNKNOWN),
@@ -70,24 +75,17 @@ static THREADS: [Thread; THREADS_MAX] = [EMPTY; THREADS_MAX];
 static BY_TID: [AtomicU16; TIDS_MAX] = [const { AtomicU16::new(0) }; TIDS_MAX];
 /// OS id of each CPU's node, plus one.
 static NODE_OF_CPU: [AtomicU16; CPUS_MAX] = [const { AtomicU16::new(UNKNOWN) }; CPUS_MAX];
-/// Where to begin to look for a free entry.
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// One past the highest entry ever used.
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
 impl Thread {
     /// Enters the calling thread; `None` when the table is full.
     pub fn enter(tid: u32, rseq: usize, stack: (usize, usize)) -> Option<&'static Self> {
         let slot = BY_TID.get(tid as usize)?;
-        let from = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (at, thread) = (0..THREADS_MAX)
-            .map(|step| (from + step) % THREADS_MAX)
-            .map(|at| (at, &THREADS[at]))
-            .find(|(_, thread)| {
-                let free = thread.tid.load(Ordering::Relaxed) == 0;
-                free && thread
-                    .tid
-                    .compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-            })?;
+        let (at, thread) = take_free(tid).or_else(|| {
+            forget_dead(sys::pid());
+            take_free(tid)
+        })?;
         thread.holding.store(Holding::AsIs as u32, Ordering::Relaxed);
         thread.node.store(UNKNOWN, Ordering::Relaxed);
         thread.counted.store(0, Ordering::Relaxed);
@@ -102,14 +100,23 @@ impl Thread {
         Some(thread)
     }
 
-    /// Takes a thread out; nothing may use it afterwards.
+    /// The thread is about to end. It is found no more, but its stack is still kept out of marking:
+    /// the kernel writes there as its very last act, when it can no longer wait for us.
     pub fn leave(&self) {
-        let tid = self.tid.load(Ordering::Relaxed);
-        if let Some(slot) = BY_TID.get(tid as usize) {
+        if let Some(slot) = BY_TID.get(self.tid() as usize) {
             slot.store(0, Ordering::Release);
         }
+        self.leaving.store(1, Ordering::Release);
+    }
+
+    fn free(&self) {
         self.stack_end.store(0, Ordering::Relaxed);
+        self.leaving.store(0, Ordering::Relaxed);
         self.tid.store(0, Ordering::Release);
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire) != 0
     }
 
     /// The thread with this id.
@@ -151,7 +158,7 @@ impl Thread {
 
     /// All threads entered.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        THREADS.iter().filter(|thread| thread.tid.load(Ordering::Acquire) != 0)
+        entries().filter(|thread| !thread.is_leaving())
     }
 
     /// Its id.
@@ -227,9 +234,41 @@ pub fn set_node_of_cpu(cpu_os_id: u32, node_os_id: u32) {
     }
 }
 
+fn take_free(tid: u32) -> Option<(usize, &'static Thread)> {
+    let (at, thread) = THREADS.iter().enumerate().find(|(_, thread)| {
+        let free = thread.tid.load(Ordering::Relaxed) == 0;
+        free && thread.tid.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })?;
+    HIGHEST.fetch_max(at + 1, Ordering::AcqRel);
+    Some((at, thread))
+}
+
+/// Entries in use, those of ending threads included.
+fn entries() -> impl Iterator<Item = &'static Thread> {
+    let used = HIGHEST.load(Ordering::Acquire).min(THREADS_MAX);
+    THREADS[..used].iter().filter(|thread| thread.tid.load(Ordering::Acquire) != 0)
+}
+
+/// The stacks of all threads, those about to end included.
+pub fn stacks() -> impl Iterator<Item = (usize, usize)> {
+    entries().map(Thread::stack)
+}
+
+/// Frees the entries of threads that have ended.
+pub fn forget_dead(program: i32) {
+    for thread in entries().filter(|thread| thread.is_leaving()) {
+        if !sys::thread_exists(program, thread.tid() as i32) {
+            thread.free();
+        }
+    }
+}
+
 /// Forgets every thread: in a child after `fork`, which then enters its only one.
 pub fn forget_all() {
-    Thread::all().for_each(Thread::leave);
+    entries().for_each(|thread| {
+        thread.leave();
+        thread.free();
+    });
 }
 
 #[cfg(test)]
@@ -245,6 +284,9 @@ mod tests {
         assert_eq!(thread.node(), Some(3));
         thread.leave();
         assert!(Thread::find(1_000_001).is_none());
+        assert!(stacks().any(|stack| stack == (4096, 8192)), "kept until the thread is gone");
+        forget_dead(sys::pid());
+        assert!(!stacks().any(|stack| stack == (4096, 8192)));
     }
 
     #[test]

@@ -5,47 +5,64 @@ use syscalls::Errno;
 
 use super::regions::{REGIONS_MAX, Region};
 use super::serve::Server;
-use crate::maps::{self, PrivateRange};
+use crate::maps::{self, Range};
 use crate::pagemap::{Pagemap, Run};
 use crate::sys::{self, PAGE};
-use crate::threads::Thread;
+use crate::threads;
 use crate::{ranges, uffd};
 
 /// Page runs read from the kernel at a time.
 const RUNS: usize = 512;
 
+/// How often the mappings are read anew because the program changed them meanwhile.
+const PASSES_MAX: usize = 16;
+
 /// What the kernel hands over only for a moment (a page in a per-CPU list, say) is asked for again.
 const MOVE_TRIES: usize = 8;
+
+/// How often a range is tried again while the program is changing its mappings.
+const CHANGE_TRIES: usize = 10_000;
 
 impl Server {
     /// Marks what is resident and private in `[start, end)`.
     pub(super) fn mark(&mut self, start: usize, end: usize) {
         let began = sys::now_nanos();
+        threads::forget_dead(self.program_pid);
         let Ok(pagemap) = Pagemap::open() else {
             self.orders.slot.note(Reason::MarkFailed);
             return;
         };
-        let result = maps::for_each_private(|range| {
-            let range = PrivateRange { start: range.start.max(start), end: range.end.min(end) };
-            if range.start < range.end {
-                self.mark_mapping(&pagemap, range);
+        for _ in 0..PASSES_MAX {
+            self.read_messages();
+            let events = self.nr_events;
+            let result = maps::for_each_private(|range| {
+                let range =
+                    Range { start: range.start.max(start), end: range.end.min(end), ..range };
+                if range.start < range.end {
+                    self.mark_mapping(&pagemap, range);
+                }
+                // What was read of the mappings is out of date once the program changes them.
+                self.regions.has_room(1) && self.nr_events == events
+            });
+            if result.is_err() {
+                self.orders.slot.note(Reason::MarkFailed);
             }
-            self.regions.has_room(1)
-        });
-        if result.is_err() {
-            self.orders.slot.note(Reason::MarkFailed);
+            if self.nr_events == events {
+                break;
+            }
         }
         self.orders.slot.add(Counter::Marks, 1);
         self.orders.slot.add(Counter::MarkNanos, sys::now_nanos() - began);
     }
 
     /// Marks a mapping but for the ranges in it that are ours, a stack, or marked already.
-    fn mark_mapping(&mut self, pagemap: &Pagemap, range: PrivateRange) {
+    fn mark_mapping(&mut self, pagemap: &Pagemap, range: Range) {
         if range.end - range.start < self.orders.block_bytes {
             return;
         }
         let mut start = range.start;
-        while start < range.end {
+        let events = self.nr_events;
+        while start < range.end && self.nr_events == events {
             let keep_out = self.next_keep_out(start, range.end);
             let end = keep_out.map_or(range.end, |(first, _)| first.max(start));
             if start < end {
@@ -58,7 +75,7 @@ impl Server {
     fn next_keep_out(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
         let own = ranges::overlapping(start, end);
         let overlaps = |&(first, last): &(usize, usize)| first < end && start < last;
-        let stack = Thread::all().map(Thread::stack).filter(overlaps).min();
+        let stack = threads::stacks().filter(overlaps).min();
         let at = self.regions.first_after(start);
         let marked = self.regions.all().get(at).map(|region| (region.start, region.end));
         [own, stack, marked.filter(overlaps)].into_iter().flatten().min()
@@ -74,12 +91,16 @@ impl Server {
         let mut runs = [Run::default(); RUNS];
         let mut stretch: Option<(usize, usize)> = None;
         let mut from = start;
-        while from < end {
+        let events = self.nr_events;
+        while from < end && self.nr_events == events {
             let Ok((count, walked)) = pagemap.scan(from, end, &mut runs) else {
                 self.orders.slot.note(Reason::MarkFailed);
                 break;
             };
             for run in &runs[..count] {
+                if self.nr_events != events {
+                    return;
+                }
                 stretch = match stretch {
                     Some((first, last)) if run.start() - last <= gap => Some((first, run.end())),
                     Some((first, last)) => {
@@ -94,7 +115,7 @@ impl Server {
             }
             from = walked;
         }
-        if let Some((first, last)) = stretch {
+        if let (Some((first, last)), true) = (stretch, self.nr_events == events) {
             self.mark_stretch(first, last);
         }
     }
@@ -129,9 +150,8 @@ impl Server {
             .register(start, end - start, uffd::MODE_RWP)
             .and_then(|_| self.uffd.rwprotect(start, end - start, true));
         if let Err(error) = protected {
-            // SAFETY: on this rung no data is ever taken out of the range.
-            let _ = unsafe { self.uffd.unregister(start, end - start) };
-            region.free();
+            self.unregister(start, end);
+            region.free(self.uffd);
             return Err(error);
         }
         self.enter(region);
@@ -142,7 +162,7 @@ impl Server {
         let len = end - start;
         let mut region = Region::new(start, end, self.orders.block_bytes)?;
         if let Err(error) = region.reserve_shadow() {
-            region.free();
+            region.free(self.uffd);
             return Err(error);
         }
         let shadow = region.shadow_of(start);
@@ -152,52 +172,97 @@ impl Server {
             .register(start, len, uffd::MODE_MISSING)
             .and_then(|_| self.uffd.register(shadow, len, uffd::MODE_MISSING));
         if let Err(error) = registered {
-            // SAFETY: nothing was taken out of the range yet.
-            let _ = unsafe { self.uffd.unregister(start, len) };
-            region.free();
+            self.unregister(start, end);
+            region.free(self.uffd);
             return Err(error);
         }
-        self.enter(region);
-        let taken = self.take_out(start, end);
-        // SAFETY: the shadow is ours; nobody waits there. It stays as it is, unregistered, so that
-        // emptying it later raises no event.
+        self.taking_since = Some(sys::now_nanos());
+        let taken = self.take_out(region);
+        // SAFETY: the shadow is ours; nobody waits there. Unregistered, it raises no events.
         let _ = unsafe { self.uffd.unregister(shadow, len) };
-        if taken == 0 {
-            let at = self.regions.find(start);
-            at.into_iter().for_each(|at| self.finish(at));
+        self.taking_since = None;
+        match taken {
+            None => {
+                self.unregister(start, end);
+                region.free(self.uffd);
+            }
+            Some(0) => {
+                let at = self.regions.find(start);
+                at.into_iter().for_each(|at| self.finish(at));
+            }
+            Some(_) => {}
         }
-        Ok(taken / PAGE)
+        Ok(taken.unwrap_or(0) / PAGE)
     }
 
-    /// Moves every page that the kernel hands over into the shadow; gives the bytes taken.
-    fn take_out(&mut self, start: usize, end: usize) -> usize {
-        let (mut at, mut taken, mut tries) = (start, 0, 0);
+    /// Moves every page that the kernel hands over into the shadow; gives the bytes taken, or `None`
+    /// when the program has changed its mappings since they were read: then nothing was taken.
+    ///
+    /// The kernel refuses (`EAGAIN`) while a change has not been read from it. So at the first move
+    /// that succeeds without such a change having been read, the mappings are as they were read, and
+    /// the region may be entered; from then on changes find it in the table.
+    fn take_out(&mut self, region: Region) -> Option<usize> {
+        let (start, end) = (region.start, region.end);
+        let (mut at, mut taken, mut tries, mut longest) = (start, 0, 0, end - start);
+        let mut entered = false;
         while at < end {
-            // Looked up each time: the program may change its mappings meanwhile.
-            let Some(region) = self.regions.find(at).map(|index| self.regions.all()[index]) else {
+            let current = if entered {
+                self.regions.find(at).map(|index| self.regions.all()[index])
+            } else {
+                Some(region)
+            };
+            let Some(current) = current else {
                 at += PAGE;
                 continue;
             };
-            let len = end.min(region.end) - at;
+            let mut to = end.min(current.end);
+            if let Some((first, last)) = self.removed.overlapping(at, to, self.taking_since) {
+                if first <= at {
+                    at = last;
+                    continue;
+                }
+                to = first;
+            }
+            let len = (to - at).min(longest);
             // SAFETY: the shadow keeps what the program has here until it is pulled.
-            let (done, result) = unsafe { self.uffd.move_pages(region.shadow_of(at), at, len) };
+            let (done, result) = unsafe { self.uffd.move_pages(current.shadow_of(at), at, len) };
+            if done > 0 && !entered {
+                self.enter(region);
+                entered = true;
+            }
             at += done;
             taken += done;
             tries = if done > 0 { 0 } else { tries + 1 };
             match result {
                 Ok(_) => {}
-                Err(Errno::EAGAIN) if tries < MOVE_TRIES * 8 => self.read_messages(),
+                Err(Errno::EAGAIN) if tries < CHANGE_TRIES => {
+                    let events = self.nr_events;
+                    self.read_messages();
+                    if !entered && self.nr_events != events {
+                        return None;
+                    }
+                    // Read already, but the program has not gone on yet.
+                    sys::sleep_micros(20);
+                }
+                Err(Errno::ENOENT) if tries < MOVE_TRIES => self.read_messages(),
                 Err(Errno::EBUSY) if tries < MOVE_TRIES => {}
+                // Several mappings by now: less at a time.
+                Err(_) if len > PAGE && done == 0 && longest > PAGE => {
+                    longest = (len / 2).next_multiple_of(PAGE).max(PAGE);
+                }
                 Err(_) => {
                     // Pinned, locked, shared with a child, or already gone: it stays where it is.
                     self.orders.slot.add(Counter::PagesBusy, 1);
                     self.orders.slot.note(Reason::PagesBusy);
                     at += PAGE;
-                    tries = 0;
+                    (tries, longest) = (0, end - start);
                 }
             }
         }
-        taken
+        if !entered {
+            self.enter(region);
+        }
+        Some(taken)
     }
 
     fn enter(&mut self, region: Region) {

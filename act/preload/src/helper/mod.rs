@@ -61,6 +61,8 @@ struct Control {
     end: AtomicUsize,
     /// Address of a page whose touch the helper sees; 0 without a helper.
     doorbell: AtomicUsize,
+    /// Not 0 while a thread is about to touch the doorbell.
+    ringing: AtomicU32,
     /// The program's process id.
     program: AtomicU32,
     /// Forks under way: nothing may be marked meanwhile.
@@ -74,6 +76,7 @@ static CONTROL: Control = Control {
     start: AtomicUsize::new(0),
     end: AtomicUsize::new(0),
     doorbell: AtomicUsize::new(0),
+    ringing: AtomicU32::new(0),
     program: AtomicU32::new(0),
     forks: AtomicU32::new(0),
 };
@@ -139,8 +142,16 @@ pub fn end_watch() {
 
 /// Puts everything that is marked back in place; afterwards no page of the program is ours.
 pub fn give_back() {
+    give_back_range(0, usize::MAX);
+}
+
+/// The same for all regions that overlap `[start, end)`.
+pub fn give_back_range(start: usize, end: usize) {
+    if CONTROL.state.load(Ordering::Acquire) != STATE_READY {
+        return;
+    }
     let turn = Turn::take();
-    ask(REQUEST_GIVE_BACK, 0, usize::MAX);
+    ask(REQUEST_GIVE_BACK, start, end);
     drop(turn);
 }
 
@@ -167,6 +178,7 @@ pub fn forget() {
     CONTROL.doorbell.store(0, Ordering::Relaxed);
     CONTROL.forks.store(0, Ordering::Relaxed);
     CONTROL.turn.store(0, Ordering::Relaxed);
+    CONTROL.ringing.store(0, Ordering::Relaxed);
     spawn::forget();
 }
 
@@ -183,8 +195,11 @@ fn ask(request: u32, start: usize, end: usize) {
     CONTROL.end.store(end, Ordering::Relaxed);
     CONTROL.request.store(request, Ordering::Release);
     let doorbell = CONTROL.doorbell.load(Ordering::Acquire) as *const u8;
+    CONTROL.ringing.store(1, Ordering::SeqCst);
     // SAFETY: the doorbell page stays mapped for the life of the process; touching it is its use.
     unsafe { doorbell.read_volatile() };
+    CONTROL.ringing.store(0, Ordering::SeqCst);
+    sys::futex_wake(&CONTROL.ringing);
     while CONTROL.request.load(Ordering::Acquire) == request
         && CONTROL.state.load(Ordering::Acquire) == STATE_READY
     {

@@ -35,9 +35,7 @@ impl Server {
     /// Serves a touch: pulls the block there, and as much after it as the thread's sweep deserves.
     pub(super) fn serve_touch(&mut self, address: usize, tid: i32) -> Served {
         let Some(at) = self.regions.find(address) else {
-            // Given back meanwhile: nothing is missing any more.
-            self.uffd.wake(address, PAGE);
-            return Served::Done;
+            return self.serve_stray(address);
         };
         let began = sys::now_nanos();
         let thread = Thread::find(tid);
@@ -61,6 +59,22 @@ impl Server {
         }
         if self.regions.all()[at].nr_pending == 0 {
             self.finish(at);
+        }
+        Served::Done
+    }
+
+    /// A touch where nothing is marked: given back meanwhile, or memory that `mremap` has added to a
+    /// marked mapping, which nobody has written yet.
+    fn serve_stray(&mut self, address: usize) -> Served {
+        let resolved = match self.rung {
+            // SAFETY: all that was taken out belongs to a region; what is missing elsewhere is zero.
+            Rung::Move => unsafe { self.uffd.zero(address, PAGE) }.1,
+            _ => self.uffd.rwprotect(address, PAGE, false),
+        };
+        match resolved {
+            Ok(_) => {}
+            Err(Errno::EAGAIN) => return Served::AfterEvents,
+            Err(_) => self.uffd.wake(address, PAGE),
         }
         Served::Done
     }
@@ -307,6 +321,11 @@ impl Server {
 
     pub(super) fn drop_shadow(&mut self, start: usize, len: usize) {
         if len > 0 {
+            if self.taking_since.is_some() {
+                // Still registered: dropping it would make us wait for ourselves to read the event.
+                // SAFETY: the shadow is ours; nobody waits there.
+                let _ = unsafe { self.uffd.unregister(start, len) };
+            }
             // SAFETY: the shadow is ours, and its contents have arrived in the program.
             let _ = unsafe { sys::madvise(start, len, libc::MADV_DONTNEED) };
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::ranges;
 use crate::sys::{self, PAGE, SysResult};
+use crate::uffd::Uffd;
 
 /// Regions at one time; ranges beyond that stay unmarked.
 pub const REGIONS_MAX: usize = 16_384;
@@ -110,14 +111,17 @@ impl Region {
         settled
     }
 
-    /// Gives back the region's own mappings.
-    pub fn free(&self) {
+    /// Gives back the region's own mappings. The shadow may still be registered with `uffd`, and
+    /// unmapping it then would make us wait for ourselves to read the event.
+    pub fn free(&self, uffd: Uffd) {
         if !self.owns_mappings {
             return;
         }
         for (start, len) in [(self.flags, self.flags_len), self.shadow] {
             if len != 0 {
                 ranges::forget(start);
+                // SAFETY: ours; nobody waits there.
+                let _ = unsafe { uffd.unregister(start, len) };
                 // SAFETY: ours; the region is gone, and its shadow was emptied before.
                 unsafe { sys::unmap(start, len) };
             }
@@ -264,7 +268,7 @@ mod tests {
         assert_eq!(region.settle(0x10_1000, 0x11_0000, BLOCK), 1);
         assert_eq!(region.settle(0x10_1000, 0x11_0000, BLOCK), 0);
         assert_eq!(region.nr_pending, blocks - 1);
-        region.free();
+        region.free(Uffd(-1));
     }
 
     #[test]
@@ -276,7 +280,7 @@ mod tests {
             assert_eq!(shadow % sys::HUGE, start % sys::HUGE);
             let (base, len) = region.shadow;
             assert!(base <= shadow && shadow + 0x30_0000 <= base + len);
-            region.free();
+            region.free(Uffd(-1));
         }
     }
 

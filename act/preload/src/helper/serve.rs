@@ -11,6 +11,7 @@ use super::{
     CONTROL, Orders, REQUEST_GIVE_BACK, REQUEST_MARK_ALL, REQUEST_MARK_RANGE, REQUEST_NONE,
 };
 use crate::device::Guard;
+use crate::maps;
 use crate::pagemap::Pagemap;
 use crate::sys::{self, PAGE, SysResult};
 use crate::text::Writer;
@@ -40,8 +41,52 @@ pub(super) struct Server {
     pub(super) program_pid: i32,
     pub(super) program_pidfd: i32,
     pub(super) preferred: Option<u32>,
+    pub(super) removed: Removed,
+    /// Since when pages are being taken out into a shadow, which is registered as long.
+    pub(super) taking_since: Option<u64>,
+    /// Changes of the program's mappings read so far.
+    pub(super) nr_events: u64,
     guard: Guard,
     waiting: Waiting,
+}
+
+/// Ranges whose data the program has just dropped. The kernel tells us *before* it drops the pages,
+/// so for a moment they are still there: taken out then, they would come back later as they were.
+#[derive(Debug, Default)]
+pub(super) struct Removed {
+    ranges: [(usize, usize, u64); REMOVED_MAX],
+    next: usize,
+}
+
+/// Removals remembered. More at one time than a program has threads that drop data cannot be.
+const REMOVED_MAX: usize = 32;
+
+/// How long a removal is remembered: far longer than the kernel takes for it.
+const REMOVAL_NANOS: u64 = 1_000_000_000;
+
+impl Removed {
+    fn note(&mut self, start: usize, end: usize) {
+        self.ranges[self.next] = (start, end, sys::now_nanos());
+        self.next = (self.next + 1) % REMOVED_MAX;
+    }
+
+    /// The lowest remembered range that overlaps `[start, end)`.
+    pub(super) fn overlapping(
+        &self,
+        start: usize,
+        end: usize,
+        taking_since: Option<u64>,
+    ) -> Option<(usize, usize)> {
+        let now = sys::now_nanos();
+        let fresh = |at: u64| {
+            now.saturating_sub(at) < REMOVAL_NANOS || taking_since.is_some_and(|since| at >= since)
+        };
+        self.ranges
+            .iter()
+            .filter(|(first, last, at)| *first < end && start < *last && fresh(*at))
+            .map(|(first, last, _)| (*first, *last))
+            .min()
+    }
 }
 
 /// Touches not yet served: a fixed queue.
@@ -68,6 +113,9 @@ impl Server {
             program_pid,
             program_pidfd,
             preferred: None,
+            removed: Removed::default(),
+            taking_since: None,
+            nr_events: 0,
             // On the other rung the helper holds nothing.
             guard: if rung == Rung::Move {
                 Guard::ask(uffd, program_pid as u32)
@@ -153,6 +201,9 @@ impl Server {
     }
 
     fn take(&mut self, message: Message) {
+        if !matches!(message, Message::Touch { .. }) {
+            self.nr_events += 1;
+        }
         match message {
             Message::Touch { address, tid } => {
                 if self.waiting.len < WAITING_MAX {
@@ -183,34 +234,45 @@ impl Server {
         self.waiting.len = left;
     }
 
-    /// Answers a request and makes the doorbell ring again for the next one.
+    /// Arms the doorbell again, then answers the request. In this order: who rings has put the request
+    /// in the letter box first, so none is missed, and nobody rings before the last one is answered.
     fn answer(&mut self) {
-        let mut message = [0u8; MESSAGE_BYTES];
-        let _ = sys::read(self.bell.0, &mut message);
+        self.arm_doorbell();
         let (start, end) =
             (CONTROL.start.load(Ordering::Relaxed), CONTROL.end.load(Ordering::Relaxed));
-        match CONTROL.request.load(Ordering::Acquire) {
+        match CONTROL.request.load(Ordering::SeqCst) {
             REQUEST_MARK_ALL | REQUEST_MARK_RANGE => self.mark(start, end),
-            REQUEST_GIVE_BACK => self.give_back(),
-            _ => {}
+            REQUEST_GIVE_BACK => self.give_back(start, end),
+            _ => return,
         }
-        let doorbell = CONTROL.doorbell.load(Ordering::Relaxed);
-        // SAFETY: the doorbell page is ours and holds nothing. Dropping it at once arms it again;
-        // who rang was woken by the first call and does not read what is there.
-        unsafe {
-            let _ = self.bell.zero(doorbell, PAGE);
-            let _ = sys::madvise(doorbell, PAGE, libc::MADV_DONTNEED);
-        }
-        CONTROL.request.store(REQUEST_NONE, Ordering::Release);
+        CONTROL.request.store(REQUEST_NONE, Ordering::SeqCst);
         sys::futex_wake(&CONTROL.request);
     }
 
-    /// Puts all data back and ends all marking.
-    pub(super) fn give_back(&mut self) {
-        while self.regions.len() > 0 {
-            let nr_pending = self.regions.all()[0].nr_pending as u64;
-            self.orders.slot.add(Counter::BlocksGivenBack, nr_pending);
-            self.finish(0);
+    /// Lets the thread that rings go on, and takes the doorbell page away again once it has.
+    fn arm_doorbell(&mut self) {
+        let mut message = [0u8; MESSAGE_BYTES];
+        let _ = sys::read(self.bell.0, &mut message);
+        let doorbell = CONTROL.doorbell.load(Ordering::Relaxed);
+        // SAFETY: the doorbell page is ours and holds nothing.
+        let _ = unsafe { self.bell.zero(doorbell, PAGE) };
+        while CONTROL.ringing.load(Ordering::SeqCst) != 0 && !sys::has_ended(self.program_pidfd) {
+            sys::futex_wait(&CONTROL.ringing, 1, 10);
+        }
+        // SAFETY: as above; the bell has no events, so this does not wait for us.
+        let _ = unsafe { sys::madvise(doorbell, PAGE, libc::MADV_DONTNEED) };
+    }
+
+    /// Puts the data of all regions that overlap a range back, and ends their marking.
+    pub(super) fn give_back(&mut self, start: usize, end: usize) {
+        loop {
+            let at = self.regions.first_after(start);
+            let Some(region) = self.regions.all().get(at).filter(|region| region.start < end)
+            else {
+                return;
+            };
+            self.orders.slot.add(Counter::BlocksGivenBack, region.nr_pending as u64);
+            self.finish(at);
         }
     }
 
@@ -222,9 +284,39 @@ impl Server {
         }
         let Some(at) = self.regions.find(start) else { return };
         let region = self.regions.remove(at);
-        // SAFETY: the shadow is empty, or (on the other rung) there is none.
-        let _ = unsafe { self.uffd.unregister(region.start, region.end - region.start) };
-        region.free();
+        self.unregister(region.start, region.end);
+        region.free(self.uffd);
+    }
+
+    /// Ends the registration of a range whose data is back, but for what lies in a region: the program
+    /// may have moved another marked range there.
+    pub(super) fn unregister(&mut self, start: usize, end: usize) {
+        let mut from = start;
+        while from < end {
+            let at = self.regions.first_after(from);
+            let next =
+                self.regions.all().get(at).map_or(end, |region| region.start.clamp(from, end));
+            if from < next {
+                self.unregister_gap(from, next);
+            }
+            from = self.regions.all().get(at).map_or(end, |region| region.end.max(next));
+        }
+    }
+
+    /// Mapping by mapping where the program has put something else into the range meanwhile.
+    fn unregister_gap(&mut self, start: usize, end: usize) {
+        // SAFETY: no region lies here, so nothing that was taken out belongs here.
+        if unsafe { self.uffd.unregister(start, end - start) }.is_ok() {
+            return;
+        }
+        let _ = maps::for_each(|mapping| {
+            let (first, last) = (mapping.start.max(start), mapping.end.min(end));
+            if first < last {
+                // SAFETY: as above.
+                let _ = unsafe { self.uffd.unregister(first, last - first) };
+            }
+            mapping.start < end
+        });
     }
 
     /// Moves back what is left in a region's shadow. `false` when the region is gone.
@@ -257,6 +349,7 @@ impl Server {
         if self.rung != Rung::Move {
             return;
         }
+        self.removed.note(start, end);
         let mut at = self.regions.first_after(start);
         while let Some(region) = self.regions.all().get(at).copied() {
             if region.start >= end {
@@ -277,7 +370,7 @@ impl Server {
             let at = self.regions.first_after(start);
             match self.regions.all().get(at) {
                 Some(region) if region.start >= start && region.end <= end => {
-                    self.regions.remove(at).free();
+                    self.regions.remove(at).free(self.uffd);
                 }
                 _ => return,
             }
@@ -312,16 +405,19 @@ impl Server {
 
     fn copy_to_child(&mut self, child: Uffd, shadow_delta: usize, first: usize, last: usize) {
         let mut at = first;
+        let mut whole = true;
         while at < last {
+            let len = if whole { last - at } else { PAGE };
             // SAFETY: the shadow holds what the child believes is at that address.
-            let (done, result) =
-                unsafe { child.copy(at.wrapping_sub(shadow_delta), at, last - at) };
+            let (done, result) = unsafe { child.copy(at.wrapping_sub(shadow_delta), at, len) };
             at += done;
             match result {
                 Ok(_) => {}
                 Err(Errno::EAGAIN) if done > 0 => {}
                 Err(Errno::EAGAIN) => self.read_child(child),
                 Err(Errno::ESRCH) => return,
+                // Several mappings, or a page that is there: page by page.
+                Err(_) if whole => whole = false,
                 Err(_) => at += PAGE,
             }
         }
