@@ -1,2 +1,105 @@
-//! Chores.
-fn main() {}
+//! `cargo xtask`: checks and chores of this workspace, run by the Makefile.
+#![forbid(unsafe_code)]
+
+mod demo;
+mod deps;
+mod loom;
+mod pages;
+mod tidy;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+/// Checks and chores of the Quartier workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check that dependencies go model <- observe, decide, act <- apps, lab
+    CheckDeps,
+    /// Check what rustc and clippy do not: where unsafe may be, file heads and sizes, documents
+    Tidy,
+    /// Write man pages and shell completions
+    Pages {
+        /// The folder to write to
+        #[arg(default_value = "target/pages")]
+        folder: PathBuf,
+    },
+    /// Run the model-checked tests of every crate that has some
+    Loom,
+    /// Run the demonstration: one real program, four placements, one table and one picture
+    Demo(demo::Args),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::CheckDeps => finish("check-deps", &deps::check(&Workspace::load()?.packages)),
+        Command::Tidy => {
+            let workspace = Workspace::load()?;
+            for note in tidy::notes(&workspace) {
+                println!("tidy: note: {note}");
+            }
+            finish("tidy", &tidy::check(&workspace))
+        }
+        Command::Pages { folder } => pages::write(&folder),
+        Command::Loom => loom::run(&Workspace::load()?),
+        Command::Demo(args) => demo::run(&args),
+    }
+}
+
+/// What a check found, over everything it looked at.
+#[derive(Debug, Default)]
+struct Findings {
+    /// How many things were looked at: a check of nothing is no check.
+    nr_checked: usize,
+    problems: Vec<String>,
+}
+
+impl Findings {
+    fn require(&mut self, holds: bool, problem: impl FnOnce() -> String) {
+        self.nr_checked += 1;
+        if !holds {
+            self.problems.push(problem());
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.nr_checked += other.nr_checked;
+        self.problems.extend(other.problems);
+    }
+}
+
+fn finish(name: &str, findings: &Findings) -> anyhow::Result<()> {
+    for problem in &findings.problems {
+        eprintln!("{name}: {problem}");
+    }
+    if findings.nr_checked == 0 {
+        bail!("{name} found nothing to check");
+    }
+    if !findings.problems.is_empty() {
+        bail!("{name}: {} of {} checks failed", findings.problems.len(), findings.nr_checked);
+    }
+    println!("{name}: {} checks hold", findings.nr_checked);
+    Ok(())
+}

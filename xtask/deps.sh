@@ -1,0 +1,126 @@
+#!/bin/sh
+# Installs what is missing for building and testing (`build`) or for the demonstration (`demo`).
+# A shell script because it brings the cargo that runs everything else.
+set -eu
+
+cd "$(dirname "$0")/.."
+wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+packages=
+things=
+
+# need WHAT-IT-IS DEBIAN-PACKAGES: notes that something is missing.
+need() {
+    things="$things
+  - $1"
+    packages="$packages $2"
+}
+
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# Whether the version on standard input (the second word) is at least $1.
+at_least() {
+    awk -v wanted="$1" '{
+        split($2, have, "."); split(wanted, want, ".")
+        exit !(have[1] > want[1] || have[1] == want[1] && have[2] + 0 >= want[2] + 0)
+    }'
+}
+
+links() {
+    folder=$(mktemp -d)
+    echo 'int main(void) { return 0; }' >"$folder/a.c"
+    status=0
+    cc -o "$folder/a" "$folder/a.c" >/dev/null 2>&1 || status=$?
+    rm -rf "$folder"
+    return "$status"
+}
+
+# Debian's compiler wants Debian's cargo and tools; where rustup's is there, its tools are rustup's.
+check_rust() {
+    if ! has rustc || ! has cargo || ! rustc --version | at_least "$wanted"; then
+        if has rustup; then
+            echo "quartier: Rust $(rustc --version 2>/dev/null | cut -d' ' -f2) is older than $wanted: run \`rustup update stable\`" >&2
+            exit 1
+        fi
+        need "Rust $wanted or newer (rustc, cargo, rustfmt, clippy)" \
+            "rustc-web cargo-web rustfmt-web rust-web-clippy"
+        return
+    fi
+    if cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1; then
+        return
+    fi
+    if has rustup; then
+        rustup component add rustfmt clippy
+    else
+        need "rustfmt and clippy" "rustfmt-web rust-web-clippy"
+    fi
+}
+
+check_build() {
+    check_rust
+    if ! has cc || ! links; then need "a C compiler and the C library's headers" "gcc libc6-dev"; fi
+    has git || need "git" "git"
+    # Any one of these: crates are fetched over TLS.
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
+        [ -e /etc/ssl/cert.pem ] || need "certificates (to fetch crates)" "ca-certificates"
+    set -- /usr/lib/*/libcap-ng.so* /usr/lib64/libcap-ng.so* /usr/lib/libcap-ng.so* /lib64/libcap-ng.so*
+    for library; do
+        if [ -e "$library" ]; then return; fi
+    done
+    need "libcap-ng (the lab shares folders with guests through it)" "libcap-ng-dev"
+}
+
+check_demo() {
+    /usr/bin/python3 -c 'import numpy' 2>/dev/null || need "NumPy for /usr/bin/python3" "python3-numpy"
+    [ -e /usr/lib/x86_64-linux-gnu/openblas-openmp ] ||
+        need "OpenBLAS, its OpenMP build" "libopenblas0-openmp"
+}
+
+install_packages() {
+    if ! has apt-get; then
+        echo "quartier: missing here:$things" >&2
+        echo "There is no apt-get on this system: install these with its own package manager" \
+            "(names may differ), then try again. The lab also needs qemu-system-x86_64 (8 or newer)" \
+            "and a kernel image (\`quartier lab run --kernel PATH\`)." >&2
+        exit 1
+    fi
+    # Nothing of the machine is removed for our sake: an older Rust that is in the way is named.
+    command="apt-get install --yes --no-install-recommends --no-remove$packages"
+    become=
+    if [ "$(id -u)" != 0 ]; then
+        if has sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+            become=sudo
+        else
+            echo "quartier: an administrator must run once: apt-get update && apt-get install$packages" >&2
+            exit 1
+        fi
+    fi
+    echo "quartier: installing$packages" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    $become apt-get update --quiet=2 </dev/null >&2 ||
+        echo "quartier: the package lists could not be brought up to date; trying with old ones" >&2
+    # shellcheck disable=SC2086
+    if ! $become $command </dev/null >&2; then
+        echo "quartier: could not install$packages (see above). If Debian's older rustc or cargo is in" \
+            "the way, remove it: apt-get remove rustc cargo" >&2
+        exit 1
+    fi
+}
+
+case ${1:-} in
+build | demo) "check_$1" ;;
+*)
+    echo "usage: deps.sh build|demo" >&2
+    exit 2
+    ;;
+esac
+if [ -n "$packages" ]; then
+    install_packages
+    # An old mirror may have installed a Rust that is too old; say so now, not as a compiler error.
+    if [ "$1" = build ] && ! rustc --version | at_least "$wanted"; then
+        echo "quartier: $(rustc --version) is what this system's packages have, and $wanted is needed:" \
+            "enable Debian's security archive, or install Rust from its own site" >&2
+        exit 1
+    fi
+fi

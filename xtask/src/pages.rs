@@ -1,0 +1,144 @@
+//! Man pages and completions, from the command line's one definition.
+//!
+//! They are made when they are installed and not kept in git, so they cannot differ from it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use clap::CommandFactory;
+use clap_complete::Shell;
+use quartier_cli::Cli;
+
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
+
+/// Writes `man/*.1` and `completions/*` below `folder`.
+pub fn write(folder: &Path) -> anyhow::Result<()> {
+    let (man, completions) = (folder.join("man"), folder.join("completions"));
+    for place in [&man, &completions] {
+        if place.exists() {
+            fs::remove_dir_all(place)
+                .with_context(|| format!("cannot empty {}", place.display()))?;
+        }
+        fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
+    }
+    clap_mangen::generate_to(documented(Cli::command()), &man)
+        .context("cannot write the man pages")?;
+    for shell in SHELLS {
+        clap_complete::generate_to(shell, &mut visible(&Cli::command()), "quartier", &completions)
+            .with_context(|| format!("cannot write the completions for {shell}"))?;
+    }
+    println!("pages: {}/ and {}/", man.display(), completions.display());
+    Ok(())
+}
+
+/// The command without what nobody types: hidden subcommands are quartier's calls of itself. Pages
+/// leave them out by themselves, completions do not, and clap cannot remove what it was given: a
+/// command that has hidden ones is put together again from its parts.
+fn visible(command: &clap::Command) -> clap::Command {
+    let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(visible);
+    let mut kept = clap::Command::new(command.get_name().to_owned())
+        .args(command.get_arguments().cloned())
+        .groups(command.get_groups().cloned())
+        .disable_help_subcommand(true)
+        .subcommands(subcommands);
+    if let Some(about) = command.get_about() {
+        kept = kept.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        kept = kept.version(version.to_owned());
+    }
+    kept
+}
+
+/// The command as its pages show it.
+fn documented(command: clap::Command) -> clap::Command {
+    command.disable_help_subcommand(true).mut_subcommands(documented)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commands whose `--help` has no examples yet. Only ever shorter: see the test below.
+    const WITHOUT_EXAMPLES: [&str; 4] =
+        ["quartier lab doctor", "quartier lab fetch", "quartier lab kernels", "quartier lab run"];
+
+    /// Every command that people see, by its whole name.
+    fn commands() -> Vec<(String, clap::Command)> {
+        fn collect(prefix: &str, command: &clap::Command, into: &mut Vec<(String, clap::Command)>) {
+            let name = format!("{prefix}{}", command.get_name());
+            for subcommand in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+                collect(&format!("{name} "), subcommand, into);
+            }
+            into.push((name, command.clone()));
+        }
+        let mut commands = Vec::new();
+        collect("", &Cli::command(), &mut commands);
+        commands
+    }
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_page_and_hidden_ones_appear_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path()).unwrap();
+        let mut expected: Vec<_> =
+            commands().iter().map(|(name, _)| format!("{}.1", name.replace(' ', "-"))).collect();
+        let entries = fs::read_dir(folder.path().join("man")).unwrap();
+        let mut found: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected);
+        let hidden = ["/init", "tether", "always-copy"];
+        for place in ["man", "completions"] {
+            for entry in fs::read_dir(folder.path().join(place)).unwrap() {
+                let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+                assert!(
+                    hidden.iter().all(|word| place == "completions" && *word == "always-copy"
+                        || !text.contains(word)),
+                    "{text}"
+                );
+            }
+        }
+        for shell in ["quartier.bash", "_quartier", "quartier.fish"] {
+            let text = fs::read_to_string(folder.path().join("completions").join(shell)).unwrap();
+            assert!(text.contains("lab") && text.contains("cpus-per-node"), "{shell}");
+        }
+        // Writing again replaces what is there, a page of a removed command too.
+        fs::write(folder.path().join("man/quartier-gone.1"), "").unwrap();
+        write(folder.path()).unwrap();
+        assert!(!folder.path().join("man/quartier-gone.1").exists());
+    }
+
+    #[test]
+    fn every_command_and_flag_says_what_it_is_for() {
+        for (name, command) in commands() {
+            assert!(command.get_about().is_some(), "{name} has no help text");
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{name}: {} has no help", argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_shows_examples() {
+        let has_examples = |command: &clap::Command| {
+            let help = command.clone().render_long_help().to_string();
+            help.contains("Example")
+        };
+        let leaves = commands().into_iter().filter(|(_, command)| !command.has_subcommands());
+        let mut without: Vec<_> =
+            leaves.filter(|(_, command)| !has_examples(command)).map(|(name, _)| name).collect();
+        without.sort();
+        assert_eq!(
+            without, WITHOUT_EXAMPLES,
+            "a new command needs examples; one that has them now leaves the list"
+        );
+    }
+}
