@@ -83,6 +83,8 @@ impl Args {
         let program = Program::find(&self.command[0], std::env::var_os("PATH").as_deref())?;
         let host = Host::live();
         let machine = host.machine()?;
+        let limits = host.process_limits(Pid::Own)?;
+        let memory_policy = self.memory_policy(&machine, limits.nodes.as_ref())?;
         if let Some(hindrance) = self.hindrance(&program, &machine) {
             self.say(&format!("runs as it is: {hindrance}"));
             if let Some(path) = self.report_path() {
@@ -94,7 +96,6 @@ impl Args {
         self.say_what_is_missing(found);
         let runtime = runtime_library()?;
         let tree = Tree::build(&machine);
-        let limits = host.process_limits(Pid::Own)?;
         let launched = launch(&Request {
             program: &program,
             command: &self.command,
@@ -102,7 +103,7 @@ impl Args {
             machine: &machine,
             nr_tree_slots: tree.nr_slots(),
             config: self.config(&machine, &limits.cpus, found.rung),
-            memory_policy: self.memory_policy(&machine, limits.nodes.as_ref())?,
+            memory_policy,
         })?;
         self.tell(&launched.report)?;
         Ok(ExitCode::from(launched.shell_status()))

@@ -1,0 +1,127 @@
+//! The claim itself, counted on real kernels with four nodes: after one thread has initialised an
+//! array, eight threads each work on an eighth of it, and each eighth ends on its thread's node.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use serde_json::Value;
+
+/// The share of pages on the right node that `next-touch` must reach.
+const RIGHT_PERCENT_MIN: f64 = 99.0;
+
+/// Everything that a guest needs, built once.
+fn built() -> &'static (PathBuf, PathBuf) {
+    static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let status = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                "quartier-cli",
+                "--package",
+                "quartier-runtime",
+            ])
+            .status()
+            .unwrap();
+        assert!(status.success(), "quartier does not build");
+        let quartier = PathBuf::from(env!("CARGO_BIN_EXE_quartier"));
+        let program = quartier.with_file_name("eighths");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/eighths.c");
+        let status = Command::new("cc")
+            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+            .args([&program, &source])
+            .status()
+            .unwrap();
+        assert!(status.success(), "eighths.c does not compile");
+        (quartier, program)
+    })
+}
+
+/// Runs the self-checking program once for each list of options, in one guest; gives its answers.
+fn in_guest(kernel: &str, runs: &[&str]) -> Option<Vec<Value>> {
+    static ONE_GUEST: Mutex<()> = Mutex::new(());
+    let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let (quartier, program) = built();
+    let fetched =
+        Command::new(quartier).args(["lab", "fetch", "--kernel", kernel]).output().unwrap();
+    if !fetched.status.success() {
+        let why = String::from_utf8_lossy(&fetched.stderr).into_owned();
+        assert!(std::env::var_os("CI").is_none(), "guests must run in CI: {why}");
+        println!("skipped: no guest can be booted here: {why}");
+        return None;
+    }
+    let (q, p) = (quartier.display(), program.display());
+    let script: Vec<_> = runs
+        .iter()
+        .map(|options| format!("{q} run --quiet {options} -- {p} 256 8 || exit 9"))
+        .collect();
+    let output = Command::new(quartier)
+        .args(["lab", "run", "--kernel", kernel, "--nodes", "4", "--cpus-per-node", "2"])
+        .args(["--mem", "4G", "--timeout", "400", "--", "sh", "-c", &script.join("\n")])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "kernel {kernel}: {output:?} {said}");
+    let answers = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<Value> =
+        answers.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert_eq!(answers.len(), runs.len(), "kernel {kernel}: {said}");
+    for answer in &answers {
+        println!("kernel {kernel}: {answer}");
+        assert_eq!(answer["wrong_bytes"], 0, "kernel {kernel}");
+    }
+    Some(answers)
+}
+
+fn right_percent(answer: &Value) -> f64 {
+    answer["right_percent"].as_f64().unwrap()
+}
+
+fn threads_are_spread(answer: &Value) -> bool {
+    let nodes: Vec<_> = answer["node_of_thread"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node.as_u64().unwrap())
+        .collect();
+    (0..4).all(|node| nodes.iter().filter(|at| **at == node).count() == 2)
+}
+
+/// Under first touch all pages are where the first thread was: a quarter is right by chance.
+fn check(kernel: &str, next_touch: &[&str]) {
+    let mut runs = vec!["--policy first-touch", "--policy interleave"];
+    runs.extend(next_touch);
+    let Some(answers) = in_guest(kernel, &runs) else { return };
+    assert!(answers.iter().all(threads_are_spread), "two threads on each node");
+    for baseline in &answers[..2] {
+        assert!((24.0..=26.5).contains(&right_percent(baseline)), "{kernel}: {baseline}");
+    }
+    for (options, answer) in next_touch.iter().zip(&answers[2..]) {
+        assert!(right_percent(answer) >= RIGHT_PERCENT_MIN, "{kernel} {options}: {answer}");
+    }
+}
+
+#[test]
+fn without_a_rung_threads_are_placed_and_pages_stay_on_6_1() {
+    let Some(answers) = in_guest("6.1", &["--policy next-touch"]) else { return };
+    assert!(threads_are_spread(&answers[0]));
+    assert!((24.0..=26.5).contains(&right_percent(&answers[0])), "{}", answers[0]);
+}
+
+#[test]
+fn pages_follow_their_threads_by_move_on_6_12() {
+    check("6.12", &["--policy next-touch", "--block-max 64K", "--split-huge"]);
+}
+
+#[test]
+fn pages_follow_their_threads_by_move_on_7_2() {
+    check("7.2", &["--policy next-touch"]);
+}
+
+#[test]
+fn pages_follow_their_threads_by_protection_and_by_move_on_7_3() {
+    check("7.3", &["--policy next-touch", "--rung move"]);
+}

@@ -1,0 +1,136 @@
+//! `quartier run` on this machine: what does not need more than one node.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// The built command, with the runtime library beside it.
+fn quartier() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let status = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                "quartier-cli",
+                "--package",
+                "quartier-runtime",
+            ])
+            .status()
+            .unwrap();
+        assert!(status.success(), "quartier does not build");
+        let command = PathBuf::from(env!("CARGO_BIN_EXE_quartier"));
+        assert!(command.with_file_name("libquartier_preload.so").exists());
+        command
+    })
+}
+
+fn run(options: &[&str], command: &[&str]) -> Output {
+    Command::new(quartier())
+        .arg("run")
+        .args(options)
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_exit_status_is_the_programs_own() {
+    for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill $$", 143)] {
+        for options in [&["--quiet"][..], &["--quiet", "--force"]] {
+            let output = run(options, &["sh", "-c", script]);
+            let expected = match (options.len(), status) {
+                // Without the runtime quartier becomes the program, so it is killed itself.
+                (1, 137 | 143) if output.status.code().is_none() => continue,
+                _ => status,
+            };
+            assert_eq!(output.status.code(), Some(expected), "{script} {options:?}: {output:?}");
+            assert!(output.stderr.is_empty(), "{output:?}");
+        }
+    }
+}
+
+#[test]
+fn bad_input_is_one_sentence_and_status_2() {
+    let cases: [(&[&str], &[&str], &str); 8] = [
+        (&["--policy", "fast"], &["true"], "no policy `fast`"),
+        (&["--policy", "bind=99"], &["true"], "no node 99"),
+        (&["--block", "5K"], &["true"], "power of two"),
+        (&["--block", "1M", "--block-max", "64K"], &["true"], "blocks only grow"),
+        (&["--initial-share", "101"], &["true"], "101"),
+        (&["--rung", "mprotect"], &["true"], "mprotect"),
+        (&[], &["no-such-command"], "no command"),
+        (&[], &["/etc/passwd"], "not executable"),
+    ];
+    for (options, command, message) in cases {
+        let output = run(options, command);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?} {said}");
+        assert!(said.contains(message) && said.lines().count() == 1, "{options:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn streams_and_arguments_are_the_programs() {
+    let mut command = Command::new(quartier());
+    command.args(["run", "--force", "--quiet", "--", "sh", "-c", "cat; echo \"$0|$1\" >&2", "a b"]);
+    command.arg("c\"d").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let bytes: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = bytes.clone();
+    let writer = std::thread::spawn(move || std::io::Write::write_all(&mut stdin, &input));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.stdout == bytes);
+    assert_eq!(text(&output.stderr), "a b|c\"d\n");
+}
+
+#[test]
+fn a_report_names_every_process_of_the_tree() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let output = run(
+        &["--force", "--report", path],
+        &["sh", "-c", "sh -c 'exit 0'; sh -c 'kill -9 $$'; exit 0"],
+    );
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let processes = report["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 3, "{report:#}");
+    let known: Vec<_> =
+        processes.iter().map(|process| process["resident_known"].as_bool().unwrap()).collect();
+    // The one that was killed could not count its pages: unknown, not zero.
+    assert_eq!(known.iter().filter(|known| !**known).count(), 1, "{report:#}");
+    let killed = &processes[known.iter().position(|known| !known).unwrap()];
+    assert!(killed["nodes"][0].get("resident_pages").is_none(), "{killed:#}");
+}
+
+#[test]
+fn one_node_is_said_and_the_program_runs() {
+    let nodes = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
+    if nodes.trim() != "0" {
+        println!("skipped: this machine has nodes {nodes}");
+        return;
+    }
+    let output = run(&[], &["echo", "here"]);
+    assert_eq!(text(&output.stdout), "here\n");
+    let said = text(&output.stderr);
+    assert!(said.contains("one node") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_or_after_but_clearly() {
+    let output = run(&["--force", "--report", "/no/such/folder/report"], &["true"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("/no/such/folder/report"));
+}
