@@ -94,6 +94,14 @@ static inline long status_line(const char *name) {
     return value;
 }
 
+// A child that does not outlive the program, whatever happens to it.
+static inline pid_t fork_child(void) {
+    pid_t child = fork();
+    must(child >= 0, "fork");
+    if (!child) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return child;
+}
+
 static inline int done(void) {
     puts("ok");
     return 0;
