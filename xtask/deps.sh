@@ -81,7 +81,7 @@ install_packages() {
     if ! has apt-get; then
         echo "quartier: missing here:$things" >&2
         echo "There is no apt-get on this system: install these with its own package manager" \
-            "(names may differ), then try again. The lab also needs qemu-system-x86_64 (8 or newer)" \
+            "(names may differ), then try again. The lab also needs qemu-system-x86_64 (7 or newer)" \
             "and a kernel image (\`quartier lab run --kernel PATH\`)." >&2
         exit 1
     fi
