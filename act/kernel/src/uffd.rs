@@ -249,6 +249,16 @@ impl Uffd {
         finished(argument.done, len, result)
     }
 
+    /// Whether the program is changing its mappings and we have not read of it, or it has not gone on
+    /// since we have. Asked by a call that cannot succeed: the kernel looks at this first.
+    #[must_use]
+    pub fn mappings_changing(self) -> bool {
+        let mut argument = ZeroArgument { range: Range { start: 0, len: 0 }, mode: 0, done: 0 };
+        // SAFETY: the structure of this request; an empty range is refused.
+        let result = unsafe { sys::ioctl(self.0, UFFDIO_ZEROPAGE, &mut argument) };
+        result == Err(Errno::EAGAIN)
+    }
+
     /// Fills missing pages at `dst` with a copy of `src` and wakes; gives the bytes done.
     ///
     /// # Safety

@@ -4,7 +4,7 @@ use quartier_session::{Counter, Reason, Rung};
 use syscalls::Errno;
 
 use super::regions::{REGIONS_MAX, Region};
-use super::serve::Server;
+use super::serve::{CHANGE_TRIES, Server};
 use crate::maps::{self, Range};
 use crate::pagemap::{Pagemap, Run};
 use crate::sys::{self, PAGE};
@@ -19,9 +19,6 @@ const PASSES_MAX: usize = 16;
 
 /// What the kernel hands over only for a moment (a page in a per-CPU list, say) is asked for again.
 const MOVE_TRIES: usize = 8;
-
-/// How often a range is tried again while the program is changing its mappings.
-const CHANGE_TRIES: usize = 10_000;
 
 impl Server {
     /// Marks what is resident and private in `[start, end)`.

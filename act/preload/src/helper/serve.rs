@@ -15,7 +15,7 @@ use crate::maps;
 use crate::pagemap::Pagemap;
 use crate::sys::{self, PAGE, SysResult};
 use crate::text::Writer;
-use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
+use crate::uffd::{self, MESSAGE_BYTES, Message, Uffd};
 
 /// Messages read at a time.
 const BATCH: usize = 64;
@@ -57,6 +57,13 @@ pub(super) struct Removed {
     ranges: [(usize, usize, u64); REMOVED_MAX],
     next: usize,
 }
+
+/// How often a range is tried again while the program is changing its mappings.
+pub(super) const CHANGE_TRIES: usize = 10_000;
+
+/// How often a registration is ended anew because the program changed its mappings meanwhile. After
+/// that it stays: touches there are slow, but right.
+const UNREGISTER_TRIES: usize = 16;
 
 /// Removals remembered. More at one time than a program has threads that drop data cannot be.
 const REMOVED_MAX: usize = 32;
@@ -231,7 +238,10 @@ impl Server {
                 left += 1;
             }
         }
-        self.waiting.len = left;
+        // Serving may have read more messages: they queue up behind those that are left.
+        let len = self.waiting.len;
+        self.waiting.touches.copy_within(count..len, left);
+        self.waiting.len = left + len - count;
     }
 
     /// Arms the doorbell again, then answers the request. In this order: who rings has put the request
@@ -289,22 +299,62 @@ impl Server {
     }
 
     /// Ends the registration of a range whose data is back, but for what lies in a region: the program
-    /// may have moved another marked range there.
+    /// may have moved another marked range there. If it is about to, which we learn only when we read
+    /// it, the registration is put back at once: nobody may touch the new place before we have read.
     pub(super) fn unregister(&mut self, start: usize, end: usize) {
-        let mut from = start;
-        while from < end {
-            let at = self.regions.first_after(from);
-            let next =
-                self.regions.all().get(at).map_or(end, |region| region.start.clamp(from, end));
-            if from < next {
-                self.unregister_gap(from, next);
+        for _ in 0..UNREGISTER_TRIES {
+            self.read_changes();
+            self.for_each_gap(start, end, Self::unregister_gap);
+            if self.rung != Rung::Move || !self.uffd.mappings_changing() {
+                return;
             }
-            from = self.regions.all().get(at).map_or(end, |region| region.end.max(next));
+            self.for_each_gap(start, end, Self::register_gap);
         }
     }
 
+    /// Reads what the program changes, until it has gone on.
+    fn read_changes(&mut self) {
+        for _ in 0..CHANGE_TRIES {
+            if self.rung != Rung::Move || !self.uffd.mappings_changing() {
+                return;
+            }
+            self.read_messages();
+            sys::sleep_micros(20);
+        }
+    }
+
+    /// The parts of a range where no region lies.
+    fn for_each_gap(
+        &mut self,
+        start: usize,
+        end: usize,
+        mut visit: impl FnMut(&Self, usize, usize),
+    ) {
+        let mut from = start;
+        while from < end {
+            let at = self.regions.first_after(from);
+            let region = self.regions.all().get(at).map(|region| (region.start, region.end));
+            let (next, after) =
+                region.map_or((end, end), |(first, last)| (first.clamp(from, end), last));
+            if from < next {
+                visit(self, from, next);
+            }
+            from = after.max(next);
+        }
+    }
+
+    fn register_gap(&self, start: usize, end: usize) {
+        let _ = maps::for_each(|mapping| {
+            let (first, last) = (mapping.start.max(start), mapping.end.min(end));
+            if first < last && mapping.private_data {
+                let _ = self.uffd.register(first, last - first, uffd::MODE_MISSING);
+            }
+            mapping.start < end
+        });
+    }
+
     /// Mapping by mapping where the program has put something else into the range meanwhile.
-    fn unregister_gap(&mut self, start: usize, end: usize) {
+    fn unregister_gap(&self, start: usize, end: usize) {
         // SAFETY: no region lies here, so nothing that was taken out belongs here.
         if unsafe { self.uffd.unregister(start, end - start) }.is_ok() {
             return;
