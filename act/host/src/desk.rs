@@ -87,10 +87,11 @@ fn guard(session: &Session, helper: &OwnedFd, program: u32, uffd: OwnedFd) {
     };
     let _ = rustix::net::send(helper, b"k", SendFlags::NOSIGNAL);
     let goodbye = matches!(receive(helper), Some((DeskRequest::Goodbye, _)));
-    if !goodbye && rustix::process::pidfd_send_signal(&pidfd, Signal::KILL).is_ok() {
-        if let Some((_, slot)) = session.processes().find(|(_, slot)| slot.pid() == program) {
-            slot.note(Reason::HelperKilled);
-        }
+    if !goodbye
+        && rustix::process::pidfd_send_signal(&pidfd, Signal::KILL).is_ok()
+        && let Some((_, slot)) = session.processes().find(|(_, slot)| slot.pid() == program)
+    {
+        slot.note(Reason::HelperKilled);
     }
     drop(uffd);
 }

@@ -68,11 +68,12 @@ fn cores_possible() -> bool {
 /// `action` is null or points at an action that the C library has just filled.
 pub unsafe fn hide(signal: c_int, action: *mut libc::sigaction) {
     // SAFETY: the caller's contract.
-    if let Some(action) = unsafe { action.as_mut() } {
-        if is_ours(signal) && action.sa_sigaction == give_back_first as *const () as usize {
-            action.sa_sigaction = libc::SIG_DFL;
-            action.sa_flags = 0;
-        }
+    if let Some(action) = unsafe { action.as_mut() }
+        && is_ours(signal)
+        && action.sa_sigaction == give_back_first as *const () as usize
+    {
+        action.sa_sigaction = libc::SIG_DFL;
+        action.sa_flags = 0;
     }
 }
 

@@ -347,10 +347,10 @@ pub fn hold_creator(runtime: &Runtime, decide: &dyn Decide, creator: &'static Th
     if affinity::set(0, &narrow).is_ok() {
         creator.hold(Holding::Ours, Some(place.node_os_id));
         let per_node = runtime.session.threads_per_node(runtime.slot_index());
-        if let Some(count) = per_node.get(place.node_index as usize) {
-            if count.load(Ordering::Relaxed) == 0 {
-                count.fetch_add(1, Ordering::Relaxed);
-            }
+        if let Some(count) = per_node.get(place.node_index as usize)
+            && count.load(Ordering::Relaxed) == 0
+        {
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

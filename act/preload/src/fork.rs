@@ -52,9 +52,9 @@ pub extern "C" fn in_child() {
     threads::forget_all();
     runtime.begin_again();
     Thread::enter(sys::tid() as u32, rseq, (0, 0));
-    if NARROWED.load(Ordering::Relaxed) != 0 {
-        if let Some(base) = affinity::base() {
-            let _ = affinity::set(0, base);
-        }
+    if NARROWED.load(Ordering::Relaxed) != 0
+        && let Some(base) = affinity::base()
+    {
+        let _ = affinity::set(0, base);
     }
 }

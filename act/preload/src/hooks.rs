@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use quartier_session::{CpuBits, Reason};
 use syscalls::Sysno;
 
-use crate::children::{self, Widened};
+use crate::children::Widened;
 use crate::real::{self, StartRoutine, Strings};
 use crate::threads::{Holding, Thread};
 use crate::{affinity, cores, create, fork, helper, runtime, sys};
@@ -222,9 +222,8 @@ pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *
 ///
 /// # Safety
 /// The contract of `vfork(2)`.
-#[cfg(not(test))]
 #[unsafe(naked)]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn vfork() -> libc::pid_t {
     std::arch::naked_asm!(
         "sub rsp, 8",
@@ -247,15 +246,14 @@ pub unsafe extern "C" fn vfork() -> libc::pid_t {
         "3:",
         "mov rdi, rax",
         "jmp {failed}",
-        before = sym children::before_vfork,
-        after = sym children::after_vfork,
+        before = sym crate::children::before_vfork,
+        after = sym crate::children::after_vfork,
         failed = sym failed,
         number = const libc::SYS_vfork,
     )
 }
 
 /// Sets errno from a raw result; returns -1.
-#[cfg_attr(test, allow(dead_code))]
 extern "C" fn failed(result: c_long) -> libc::pid_t {
     // SAFETY: the calling thread's own errno.
     unsafe { *libc::__errno_location() = -result as c_int };
@@ -344,6 +342,7 @@ fn before_mremap(from: usize, old_len: usize, new_len: usize, flags: c_int, to: 
 ///
 /// # Safety
 /// The contract of `_Fork(3)`.
+#[allow(non_snake_case)] // The C library's name.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn _Fork() -> libc::pid_t {
     fork::prepare();
@@ -370,6 +369,7 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
 ///
 /// # Safety
 /// The contract of `_Exit(3)`.
+#[allow(non_snake_case)] // The C library's name.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     // SAFETY: the same function.
@@ -396,9 +396,8 @@ pub extern "C" fn quartier_next_touch(address: *const c_void, bytes: usize) -> c
 ///
 /// # Safety
 /// The contract of `syscall(2)`.
-#[cfg(not(test))]
 #[unsafe(naked)]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
     std::arch::naked_asm!(
         "push rdi",
@@ -422,7 +421,6 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
 }
 
 /// What must happen before a raw system call; gives the function to go on in.
-#[cfg_attr(test, allow(dead_code))]
 extern "C" fn before(
     number: c_long,
     first: c_long,

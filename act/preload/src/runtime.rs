@@ -260,13 +260,13 @@ impl Runtime {
     /// Gives the first thread its affinity back, once it is alone.
     fn becomes_sequential(&self) {
         let first = Thread::find(sys::pid());
-        if let (Some(first), Some(base)) = (first, affinity::base()) {
-            if first.holding() == Holding::Ours {
-                let _ = affinity::set(first.tid() as i32, base);
-                first.hold(Holding::AsIs, None);
-                if let (Some(decide), Some(cpu)) = (self.decide(), first.take_counted()) {
-                    decide.uncount(cpu);
-                }
+        if let (Some(first), Some(base)) = (first, affinity::base())
+            && first.holding() == Holding::Ours
+        {
+            let _ = affinity::set(first.tid() as i32, base);
+            first.hold(Holding::AsIs, None);
+            if let (Some(decide), Some(cpu)) = (self.decide(), first.take_counted()) {
+                decide.uncount(cpu);
             }
         }
     }

@@ -48,8 +48,7 @@ mod tests {
 
     #[test]
     fn messages_survive_the_wire_and_garbage_is_none() {
-        for request in
-            [DeskRequest::Lend, DeskRequest::Guard { program: 77 }, DeskRequest::Goodbye]
+        for request in [DeskRequest::Lend, DeskRequest::Guard { program: 77 }, DeskRequest::Goodbye]
         {
             assert_eq!(DeskRequest::from_bytes(request.to_bytes()), Some(request));
         }

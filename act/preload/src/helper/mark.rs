@@ -3,8 +3,9 @@
 use quartier_session::{Counter, Reason, Rung};
 use syscalls::Errno;
 
+use super::changes::CHANGE_TRIES;
 use super::regions::{REGIONS_MAX, Region};
-use super::serve::{CHANGE_TRIES, Server};
+use super::serve::Server;
 use crate::maps::{self, Range};
 use crate::pagemap::{Pagemap, Run};
 use crate::sys::{self, PAGE};

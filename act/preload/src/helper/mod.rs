@@ -8,6 +8,9 @@
 //! Rules for all code below this module that runs in the helper: no C library call that can set
 //! errno, no heap, no panic; it may only touch memory that is never marked.
 
+mod changes;
+mod child;
+mod look;
 mod mark;
 mod pull;
 mod regions;

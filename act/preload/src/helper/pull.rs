@@ -398,5 +398,5 @@ fn block_of(address: usize, block: usize, region: &Region) -> (usize, usize) {
 /// The node of a thread that is not in the table (made by a raw `clone`): the CPU it last ran on, by
 /// `/proc/self/task/TID/stat`. A thread of another process that looks into this one has no say.
 fn node_by_proc(tid: i32) -> Option<u32> {
-    super::serve::last_cpu_of(tid).and_then(crate::threads::node_of_cpu)
+    super::look::last_cpu_of(tid).and_then(crate::threads::node_of_cpu)
 }

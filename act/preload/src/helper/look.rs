@@ -1,0 +1,85 @@
+//! What the helper looks up about the program under `/proc`, without a heap.
+
+use std::sync::atomic::Ordering;
+
+use quartier_kernel::sys;
+
+use super::CONTROL;
+use crate::text::Writer;
+
+/// Whether somebody traces the program (`TracerPid` of `/proc/PID/status`).
+pub(super) fn is_traced() -> bool {
+    let mut path = [0u8; 64];
+    let mut status = [0u8; 2048];
+    let mut read = || {
+        let mut writer = Writer::new(&mut path);
+        writer.put(b"/proc/")?;
+        writer.put_number(CONTROL.program.load(Ordering::Relaxed))?;
+        writer.put(b"/status\0")?;
+        let fd = sys::open(writer.finish()?, libc::O_RDONLY).ok()?;
+        let count = sys::pread(fd, &mut status, 0);
+        sys::close(fd);
+        count.ok()
+    };
+    let count = read().unwrap_or(0);
+    tracer_of_status(&status[..count]).is_some_and(|tracer| tracer != b"0")
+}
+
+fn tracer_of_status(status: &[u8]) -> Option<&[u8]> {
+    let line = status.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"TracerPid:"))?;
+    line.split(|byte| *byte == b'\t').nth(1)
+}
+
+/// The CPU that a thread of this process last ran on, by `/proc/PID/task/TID/stat` (field 39).
+pub(super) fn last_cpu_of(tid: i32) -> Option<u32> {
+    let mut path = [0u8; 64];
+    let fd = sys::open(stat_path(&mut path, tid)?, libc::O_RDONLY).ok()?;
+    let mut stat = [0u8; 1024];
+    let count = sys::pread(fd, &mut stat, 0);
+    sys::close(fd);
+    cpu_of_stat(&stat[..count.ok()?])
+}
+
+fn stat_path(buffer: &mut [u8; 64], tid: i32) -> Option<&std::ffi::CStr> {
+    let mut writer = Writer::new(buffer);
+    writer.put(b"/proc/")?;
+    writer.put_number(CONTROL.program.load(Ordering::Relaxed))?;
+    writer.put(b"/task/")?;
+    writer.put_number(u32::try_from(tid).ok()?)?;
+    writer.put(b"/stat\0")?;
+    writer.finish()
+}
+
+/// Field 39 counted from the last `)`, since a thread's name may hold anything.
+fn cpu_of_stat(stat: &[u8]) -> Option<u32> {
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let field =
+        stat[close + 1..].split(|byte| *byte == b' ').filter(|field| !field.is_empty()).nth(36)?;
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tracer_is_read_from_any_status() {
+        assert_eq!(tracer_of_status(b"Name:\tx\nTracerPid:\t77\nUid:\t0\n"), Some(&b"77"[..]));
+        assert_eq!(tracer_of_status(b"TracerPid:\t0"), Some(&b"0"[..]));
+        for bad in [&b""[..], b"TracerPid:", b"Name:\tTracerPid:\t5"] {
+            assert_eq!(tracer_of_status(bad), None);
+        }
+    }
+
+    #[test]
+    fn the_cpu_is_read_from_any_stat_line() {
+        let mut line = String::from("12 (a) b (c)) S");
+        for field in 4..=52 {
+            line.push_str(&format!(" {}", if field == 39 { 5 } else { 1000 + field }));
+        }
+        assert_eq!(cpu_of_stat(line.as_bytes()), Some(5));
+        for bad in ["", ")", "1 (x) S 2", "no parenthesis at all"] {
+            assert_eq!(cpu_of_stat(bad.as_bytes()), None);
+        }
+    }
+}
