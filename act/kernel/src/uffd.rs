@@ -36,6 +36,7 @@ const UFFDIO_RWPROTECT: usize = iowr(0x09, size_of::<ProtectArgument>());
 /// On `/dev/userfaultfd`.
 const USERFAULTFD_IOC_NEW: usize = 0xAA << 8;
 
+const COPY_DONTWAKE: u64 = 1;
 const MOVE_ALLOW_SRC_HOLES: u64 = 2;
 
 #[repr(C)]
@@ -266,6 +267,15 @@ impl Uffd {
     pub unsafe fn copy(self, dst: usize, src: usize, len: usize) -> (usize, SysResult) {
         // SAFETY: the caller's contract.
         unsafe { self.transfer(UFFDIO_COPY, dst, src, len, 0) }
+    }
+
+    /// Fills missing pages as [`Self::copy`] does, but wakes nobody.
+    ///
+    /// # Safety
+    /// As for [`Self::copy`].
+    pub unsafe fn copy_quietly(self, dst: usize, src: usize, len: usize) -> (usize, SysResult) {
+        // SAFETY: the caller's contract.
+        unsafe { self.transfer(UFFDIO_COPY, dst, src, len, COPY_DONTWAKE) }
     }
 
     /// Moves the present pages of `src` to `dst` and wakes; gives the bytes done.

@@ -12,6 +12,13 @@ use crate::threads::Thread;
 /// Pages of one pull at most: a huge page.
 const PAGES: usize = HUGE / PAGE;
 
+/// Bytes copied before their old pages are freed. Fewer pages than 34 are flushed from the TLB one by
+/// one, which costs more than all at once; many more leave the cache before they are used again.
+const COPY_CHUNK: usize = 256 << 10;
+
+/// Pages from one of a sample to the next.
+const SAMPLE_STRIDE: usize = 16;
+
 /// How often a page of the shadow that the kernel holds for a moment is asked for before it is copied.
 const BUSY_TRIES: usize = 16;
 
@@ -208,19 +215,57 @@ impl Server {
             pulled.kept += (last - first) / PAGE;
             return self.move_back(region, first, last);
         };
-        let mut at = first;
-        while at < last {
-            let (len, home) = self.same_node(at, last);
-            if home == Some(node) && !self.orders.always_copy {
-                pulled.kept += len / PAGE;
-                self.move_back(region, at, at + len)?;
+        if self.all_elsewhere(first, last, node) {
+            pulled.moved += (last - first) / PAGE;
+            return self.copy_back(region, first, last, node);
+        }
+        let mut homes = [-1; PAGES];
+        self.homes(first, last, PAGE, &mut homes);
+        let always_copy = self.orders.always_copy;
+        let here = |home: &i32| *home == node as i32 && !always_copy;
+        let homes = &homes[..(last - first) / PAGE];
+        let mut at = 0;
+        while at < homes.len() {
+            let local = here(&homes[at]);
+            let count = homes[at..].iter().take_while(|home| here(home) == local).count();
+            let start = first + at * PAGE;
+            let end = start + count * PAGE;
+            if local {
+                pulled.kept += count;
+                self.move_back(region, start, end)?;
             } else {
-                self.copy_back(region, at, at + len, node)?;
-                pulled.moved += len / PAGE;
+                pulled.moved += count;
+                self.copy_back(region, start, end, node)?;
             }
-            at += len;
+            at += count;
         }
         Ok(())
+    }
+
+    /// Whether a long run has no page here, as far as a sample of every sixteenth shows. Then copying
+    /// is right for every page; to ask for each takes a fifth of the time of copying it.
+    fn all_elsewhere(&mut self, first: usize, last: usize, node: u32) -> bool {
+        if last - first < 4 * SAMPLE_STRIDE * PAGE {
+            return false;
+        }
+        let mut homes = [-1; PAGES];
+        let count = self.homes(first, last, SAMPLE_STRIDE * PAGE, &mut homes);
+        let elsewhere = |home: &i32| *home >= 0 && *home != node as i32;
+        count > 0 && (homes[..count].iter().all(elsewhere) || self.orders.always_copy)
+    }
+
+    /// The node of a page every `stride` bytes, negative where unknown; gives how many were asked for.
+    fn homes(&self, first: usize, last: usize, stride: usize, homes: &mut [i32; PAGES]) -> usize {
+        let mut pages = [0usize; PAGES];
+        let mut count = 0;
+        for (page, address) in pages.iter_mut().zip((first..last).step_by(stride)) {
+            *page = address;
+            count += 1;
+        }
+        match sys::query_nodes(&pages[..count], homes) {
+            Ok(_) => count,
+            Err(_) => 0,
+        }
     }
 
     /// How far from `start` the pages are on one node, and which (`None`: unknown).
@@ -270,6 +315,8 @@ impl Server {
     }
 
     /// Copies `[first, last)` of the shadow to the program, allocating on `node`, and empties it.
+    /// Chunk by chunk, so that pages just freed are used again while they are in the cache; who waits
+    /// is woken once, after the last, since a sweep would only wait for the next chunk again.
     fn copy_back(
         &mut self,
         region: &Region,
@@ -278,29 +325,51 @@ impl Server {
         node: u32,
     ) -> Result<(), Errno> {
         self.prefer(Some(node));
-        let mut at = first;
-        let mut whole = true;
+        let start = first.wrapping_sub(region.shadow_delta);
+        let (mut at, mut chunk) = (first, COPY_CHUNK);
+        let in_one = last - first <= COPY_CHUNK;
+        let mut woken = in_one;
+        let mut result = Ok(());
         while at < last {
-            let len = if whole { last - at } else { PAGE };
-            let dst = at.wrapping_sub(region.shadow_delta);
+            let len = chunk.min(last - at);
+            let dst = start + (at - first);
             // SAFETY: the shadow holds what the program has at `dst`.
-            let (done, result) = unsafe { self.uffd.copy(dst, at, len) };
-            self.drop_shadow(at, done);
+            let (done, copied) = unsafe {
+                match in_one {
+                    true => self.uffd.copy(dst, at, len),
+                    false => self.uffd.copy_quietly(dst, at, len),
+                }
+            };
             at += done;
-            match result {
+            if at == last && !woken {
+                // Before the last pages are freed, which takes as long as to wake somebody.
+                self.uffd.wake(start, last - first);
+                woken = true;
+            }
+            self.drop_shadow(at - done, done);
+            match copied {
                 Ok(_) => {}
                 Err(Errno::EAGAIN) if done > 0 => {}
-                Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+                Err(Errno::EAGAIN) => {
+                    result = Err(Errno::EAGAIN);
+                    break;
+                }
                 // No memory anywhere for a copy: the page itself is still there.
-                Err(Errno::ENOMEM) => return self.move_back(region, at, last),
-                Err(_) if whole && len > PAGE => whole = false,
+                Err(Errno::ENOMEM) => {
+                    result = self.move_back(region, at, last);
+                    break;
+                }
+                Err(_) if len > PAGE => chunk = PAGE,
                 Err(_) => {
                     self.leave(dst);
                     at += PAGE;
                 }
             }
         }
-        Ok(())
+        if at > first && !woken {
+            self.uffd.wake(start, at - first);
+        }
+        result
     }
 
     fn copy_or_leave(&mut self, region: &Region, shadow: usize) -> Result<(), Errno> {
