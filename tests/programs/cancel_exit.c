@@ -31,7 +31,7 @@ static void *exits(void *result) {
 
 static void *last(void *nothing) {
     (void)nothing;
-    nap(100);
+    nap(700);
     check(memory, BYTES, "after main's thread ended");
     puts("ok");
     fflush(stdout);

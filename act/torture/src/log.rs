@@ -10,7 +10,7 @@ use crate::model::{self, Wrong};
 use crate::sys;
 
 /// Operations kept for each worker.
-const KEPT: usize = 64;
+const KEPT: usize = 8192;
 
 macro_rules! operations {
     ($($name:ident,)+) => {
@@ -28,7 +28,7 @@ operations! {
     VectorIn, PeekSelf, PokeSelf, Random, Stat, FutexWord, ZeroDevice, BadAddress, DontNeed, Free,
     Protect, Unprotect, Move, MoveKeep, Unmap, MapFixed, Refill, Lock, Advise,
     Mark, Fork, ForkUnder, ForkUnseen, ForkExec, VforkExec, Spawn, Thread, Zones, Race,
-    Verify, BottomFork, RawFork, CheckAll, Populate,
+    Verify, BottomFork, RawFork, CheckAll, Populate, MoveFailed,
 }
 
 impl Op {
@@ -96,8 +96,8 @@ impl Log {
     }
 
     /// Says which operations touched a page lately.
-    fn say_about(&self, page: usize) {
-        for worker in 0..self.rings.len() {
+    pub fn say_about(&self, page: usize) {
+        for worker in 0..self.rings.len() - 1 {
             let mut line = Line::new();
             self.last(worker, KEPT)
                 .filter(|(_, _, first, last)| (*first..*last).contains(&(page as u64)))
@@ -139,6 +139,10 @@ impl Log {
         match model::origin(wrong.found) {
             Some((tag, index)) => {
                 let _ = writeln!(line, "  found is word {index} of a page with tag {tag:#x}");
+                for other in (0..arena.tags.0.len()).filter(|at| arena.tags.get(*at) == tag) {
+                    let page = other / model::PER_PAGE;
+                    let _ = writeln!(line, "  which granule {other} of page {page} has now");
+                }
             }
             None if wrong.found == 0 => {}
             None => {
@@ -167,6 +171,11 @@ impl Log {
 
     /// Says that something else went wrong, and ends the process with status 1.
     pub fn fail(&self, worker: usize, what: &str, number: i64) -> ! {
+        self.fail_at(worker, what, number, None)
+    }
+
+    /// The same, about a page.
+    pub fn fail_at(&self, worker: usize, what: &str, number: i64, page: Option<usize>) -> ! {
         let mut line = Line::new();
         let _ = writeln!(
             line,
@@ -175,6 +184,7 @@ impl Log {
             self.total()
         );
         line.say();
+        page.into_iter().for_each(|page| self.say_about(page));
         self.say_all(12);
         sys::exit_now(1)
     }
@@ -182,13 +192,13 @@ impl Log {
 
 /// Text without a heap: a child of a fork may hold the allocator's lock.
 struct Line {
-    text: [u8; 4096],
+    text: [u8; 16384],
     len: usize,
 }
 
 impl Line {
     fn new() -> Self {
-        Self { text: [0; 4096], len: 0 }
+        Self { text: [0; 16384], len: 0 }
     }
 
     fn say(&self) {

@@ -92,7 +92,14 @@ pub fn move_keeping(worker: &mut Worker) {
 fn remap(worker: &mut Worker, from: Range<usize>, to: Range<usize>, flags: i32) {
     let arena = &worker.world.arena;
     arena.lock(from.clone(), false);
+    if flags != 0 {
+        // So that a move that fails half-way can be told: what is there then was moved.
+        let _ = arena.unmap(to.clone());
+        arena.set_state(to.clone(), State::Hole);
+    }
     if arena.remap(from.clone(), to.clone(), flags).is_err() {
+        worker.log(Op::MoveFailed, &from);
+        worker.log(Op::MoveFailed, &to);
         from.zip(to).for_each(|(source, target)| note_failed_move(worker, source, target));
         return;
     }
@@ -111,12 +118,23 @@ fn remap(worker: &mut Worker, from: Range<usize>, to: Range<usize>, flags: i32) 
 /// gone, and from Linux 6.17 on the first mappings may have moved.
 fn note_failed_move(worker: &Worker, source: usize, target: usize) {
     let arena = &worker.world.arena;
-    if !arena.is_mapped(source) {
-        arena.tags.move_page(source, target);
-        arena.set_state(target..target + 1, arena.state(source));
-        arena.set_state(source..source + 1, State::Hole);
-    } else if !arena.is_mapped(target) {
-        arena.set_state(target..target + 1, State::Hole);
+    let one = |page: usize| page..page + 1;
+    let was_hole = arena.state(target) == State::Hole;
+    match (arena.is_mapped(source), arena.is_mapped(target)) {
+        // Moved, and the source unmapped.
+        (false, _) => {
+            arena.tags.move_page(source, target);
+            arena.set_state(one(target), arena.state(source));
+            arena.set_state(one(source), State::Hole);
+        }
+        // Moved, and the source kept.
+        (true, true) if was_hole => {
+            arena.tags.move_page(source, target);
+            arena.set_state(one(target), arena.state(source));
+            arena.tags.zero_page(source);
+        }
+        (true, true) => {}
+        (true, false) => arena.set_state(one(target), State::Hole),
     }
 }
 
@@ -152,7 +170,9 @@ pub fn refill(worker: &mut Worker) {
             pages.for_each(|page| arena.tags.zero_page(page));
         }
         Err(error) => {
-            worker.fail("a hole is not a hole", error.raw_os_error().unwrap_or(0).into());
+            let number = error.raw_os_error().unwrap_or(0).into();
+            let there = pages.clone().find(|page| arena.is_mapped(*page));
+            worker.world.log.fail_at(worker.index, "a hole is not a hole", number, there);
         }
     }
 }

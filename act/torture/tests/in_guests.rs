@@ -1,0 +1,106 @@
+//! The hazards and the random tester on every rung: kernels with four nodes, one boot for each. A boot
+//! takes some ten seconds, so everything for a kernel runs in it.
+
+mod common;
+
+use std::fmt::Write;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use common::{HAZARDS, SKIPPED, operations, programs, quartier, run, torture};
+
+/// Operations of the tester in a guest, whose processors are emulated.
+const OPERATIONS: u64 = 100_000;
+
+/// Seconds for one hazard program in a guest.
+const SECONDS: u32 = 60;
+
+/// Hazards whose program has been killed stay in the guest: this looks for helpers when all is over.
+const NO_HELPER_LEFT: &str =
+    "sleep 2; pgrep -l quartier-helper && echo '== helpers 1' || echo '== helpers 0'";
+
+/// One line for each program: `== NAME STATUS`, after what it said if it failed.
+fn script(options: &str, operations: u64) -> String {
+    let (q, p) = (quartier().display(), programs().display());
+    let mut script = String::from(
+        "one() { name=$1; shift; \"$@\" > /tmp/said 2>&1; s=$?; \
+        [ $s = 0 ] || tail -n 30 /tmp/said; echo \"== $name $s\"; }\n",
+    );
+    let mut add = |name: &str, line: &str| writeln!(script, "one '{name}' {line}").unwrap();
+    let run = format!("timeout -k 2 {SECONDS} {q} run --quiet {options} -- {p}");
+    for (program, arguments) in HAZARDS {
+        let call = format!("{program} {}", arguments.join(" "));
+        add(call.trim(), &format!("{run}/{call}"));
+    }
+    add("core_dump", &format!("{run}/core_dump --set-pattern"));
+    add("many_threads", &format!("{run}/many_threads 500 200"));
+    add(
+        "taskset",
+        &format!(
+            "timeout -k 2 {SECONDS} taskset -c 1,5 {q} run --quiet {options} -- {p}/thread_attributes"
+        ),
+    );
+    let torture = torture();
+    add("plainly", &format!("timeout -k 2 300 {torture} --ops {} --patience 100", operations / 10));
+    let limit = 120 + operations / 100;
+    add(
+        "torture",
+        &format!(
+            "timeout -k 2 {limit} {q} run --quiet {options} -- {torture} --ops {operations} --patience 100"
+        ),
+    );
+    script.push_str("grep -hE '^seed|operations' /tmp/said\n");
+    script.push_str(NO_HELPER_LEFT);
+    script
+}
+
+/// Runs everything on a kernel; fails if a program failed, or did not run.
+fn check(kernel: &str, options: &str) {
+    static ONE_GUEST: Mutex<()> = Mutex::new(());
+    let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let fetched = run(Command::new(quartier()).args(["lab", "fetch", "--kernel", kernel]), 600);
+    if fetched.status != 0 {
+        assert!(std::env::var_os("CI").is_none(), "guests must run in CI: {}", fetched.said);
+        println!("skipped: no guest can be booted here: {}", fetched.said);
+        return;
+    }
+    let operations = operations(OPERATIONS);
+    let limit = (600 + operations / 100).to_string();
+    let mut guest = Command::new(quartier());
+    guest.args(["lab", "run", "--kernel", kernel, "--nodes", "4", "--cpus-per-node", "2"]);
+    guest.args(["--mem", "4G", "--root", "--hang-timeout", "200", "--timeout", &limit, "--"]);
+    guest.args(["sh", "-c", &script(options, operations)]);
+    let ended = run(&mut guest, 660 + operations / 100);
+    println!("kernel {kernel} {options}:\n{}", ended.said);
+    let results: Vec<_> =
+        ended.said.lines().filter_map(|line| line.strip_prefix("== ")?.rsplit_once(' ')).collect();
+    let good = |status: &str| status == "0" || status == SKIPPED.to_string();
+    let failed: Vec<_> = results.iter().filter(|(_, status)| !good(status)).collect();
+    assert!(failed.is_empty(), "kernel {kernel} {options}: {failed:?}: {}", ended.said);
+    assert_eq!(results.len(), HAZARDS.len() + 6, "kernel {kernel} {options}: {}", ended.said);
+}
+
+#[test]
+fn without_a_rung_on_6_1() {
+    check("6.1", "");
+}
+
+#[test]
+fn by_move_on_6_12() {
+    check("6.12", "");
+}
+
+#[test]
+fn by_move_on_7_2() {
+    check("7.2", "");
+}
+
+#[test]
+fn by_protection_on_7_3() {
+    check("7.3", "");
+}
+
+#[test]
+fn by_move_on_7_3() {
+    check("7.3", "--rung move");
+}
