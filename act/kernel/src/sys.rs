@@ -265,3 +265,9 @@ pub fn sleep_micros(micros: u32) {
     // SAFETY: the kernel reads one timespec.
     let _ = unsafe { syscall!(Sysno::nanosleep, &raw const time, 0) };
 }
+
+/// Reads entries of an open directory (`getdents64`); gives the number of bytes, 0 at the end.
+pub fn read_directory(fd: i32, buffer: &mut [u8]) -> SysResult {
+    // SAFETY: the kernel writes at most `buffer.len()` bytes.
+    unsafe { syscall!(Sysno::getdents64, fd, buffer.as_mut_ptr(), buffer.len()) }
+}

@@ -7,6 +7,40 @@ use quartier_kernel::sys;
 use super::CONTROL;
 use crate::text::Writer;
 
+/// Whether any thread of the program is as `test` says; `true` also when they cannot be listed.
+pub(super) fn any_thread(mut test: impl FnMut(i32) -> bool) -> bool {
+    let mut path = [0u8; 64];
+    let mut open = || {
+        let mut writer = Writer::new(&mut path);
+        writer.put(b"/proc/")?;
+        writer.put_number(CONTROL.program.load(Ordering::Relaxed))?;
+        writer.put(b"/task\0")?;
+        sys::open(writer.finish()?, libc::O_RDONLY | libc::O_DIRECTORY).ok()
+    };
+    let Some(fd) = open() else { return true };
+    let mut entries = [0u8; 4096];
+    let mut found = false;
+    while let Ok(count @ 1..) = sys::read_directory(fd, &mut entries) {
+        found = found || names(&entries[..count]).filter_map(number).any(&mut test);
+    }
+    sys::close(fd);
+    found
+}
+
+/// The names in a buffer of `getdents64`: each entry has its length at byte 16, its name from 19.
+fn names(mut entries: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let len = usize::from(u16::from_ne_bytes([*entries.get(16)?, *entries.get(17)?]));
+        let entry = entries.get(..len).filter(|entry| entry.len() > 19)?;
+        entries = &entries[len..];
+        entry[19..].split(|byte| *byte == 0).next()
+    })
+}
+
+fn number(digits: &[u8]) -> Option<i32> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 /// Whether somebody traces the program (`TracerPid` of `/proc/PID/status`).
 pub(super) fn is_traced() -> bool {
     let mut path = [0u8; 64];
@@ -61,6 +95,23 @@ fn cpu_of_stat(stat: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_read_from_entries_and_nothing_from_garbage() {
+        let mut entries = Vec::new();
+        for name in [&b"."[..], b"..", b"4194304"] {
+            let mut entry = vec![0u8; 19];
+            entry.extend_from_slice(name);
+            entry.resize(entry.len().next_multiple_of(8) + 8, 0);
+            let len = (entry.len() as u16).to_ne_bytes();
+            entry[16..18].copy_from_slice(&len);
+            entries.extend(entry);
+        }
+        assert_eq!(names(&entries).filter_map(number).collect::<Vec<_>>(), [4_194_304]);
+        for garbage in [&[][..], &[0; 40], &[0xff; 40], &entries[..20]] {
+            assert_eq!(names(garbage).count(), 0);
+        }
+    }
 
     #[test]
     fn a_tracer_is_read_from_any_status() {

@@ -91,6 +91,10 @@ impl Server {
     /// Serves until the program is gone, or nothing is marked for a while.
     pub(super) fn run(&mut self) {
         self.serve();
+        if !sys::has_ended(self.program_pidfd) {
+            // Nothing of the program may be left with us, whatever made us go.
+            self.give_back(0, usize::MAX);
+        }
         self.guard.goodbye();
     }
 
@@ -141,9 +145,11 @@ impl Server {
         fds.map(|fd| fd.revents != 0)
     }
 
-    /// Whether the program has replaced itself (`exec`): then its old memory is only ours.
+    /// Whether the program has replaced itself (`exec`): then its old memory is only ours. The first
+    /// thread alone does not tell: it may have ended before the others.
     fn program_left(&self) -> bool {
         sys::same_memory(self.program_pid, sys::pid()) == Some(false)
+            && !look::any_thread(|tid| sys::same_memory(tid, sys::pid()) != Some(false))
     }
 
     /// Closes the letter box, unless a request is in it.
