@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use quartier_session::{DeskRequest, Reason, Session};
 use rustix::net::{
@@ -25,12 +25,14 @@ const ANCESTORS_MAX: usize = 64;
 pub struct Desk {
     socket: OwnedFd,
     device: Option<File>,
+    memory: OwnedFd,
     name: String,
 }
 
 impl Desk {
-    /// Opens the desk; `None` where the kernel has no sockets for it.
-    pub fn open() -> Option<Self> {
+    /// Opens the desk of the session in `memory`; `None` where the kernel has no sockets for it.
+    pub fn open(memory: &OwnedFd) -> Option<Self> {
+        let memory = memory.try_clone().ok()?;
         let device = File::options().read(true).write(true).open("/dev/userfaultfd").ok();
         let name = format!("quartier-{}-{:016x}", std::process::id(), random()?);
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?;
@@ -39,7 +41,7 @@ impl Desk {
             rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).ok()?;
         rustix::net::bind(&socket, &address).ok()?;
         rustix::net::listen(&socket, 64).ok()?;
-        Some(Self { socket, device, name })
+        Some(Self { socket, device, memory, name })
     }
 
     /// The socket's name, for the programs' environment.
@@ -56,7 +58,10 @@ impl Desk {
             let Some((request, lent)) = receive(&peer) else { continue };
             match (request, lent) {
                 (DeskRequest::Lend, _) => {
-                    let _ = self.lend(&peer);
+                    let _ = self.device.as_ref().map(|device| lend(&peer, device.as_fd()));
+                }
+                (DeskRequest::Session, _) => {
+                    let _ = lend(&peer, self.memory.as_fd());
                 }
                 (DeskRequest::Guard { program }, Some(uffd)) => {
                     std::thread::spawn(move || guard(session, &peer, program, uffd));
@@ -65,15 +70,14 @@ impl Desk {
             }
         }
     }
+}
 
-    fn lend(&self, peer: &OwnedFd) -> rustix::io::Result<usize> {
-        let Some(device) = &self.device else { return Ok(0) };
-        let devices = [device.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(&devices));
-        rustix::net::sendmsg(peer, &[IoSlice::new(b"u")], &mut control, SendFlags::NOSIGNAL)
-    }
+fn lend(peer: &OwnedFd, descriptor: BorrowedFd<'_>) -> rustix::io::Result<usize> {
+    let descriptors = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    rustix::net::sendmsg(peer, &[IoSlice::new(b"u")], &mut control, SendFlags::NOSIGNAL)
 }
 
 /// Holds a helper's userfaultfd until the helper says goodbye. If it is gone without: ends the

@@ -85,7 +85,7 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
     let json = serde_json::to_string(request.machine).unwrap_or_default();
     let (memory, session) =
         Session::create(request.machine, &json, request.nr_tree_slots, request.config)?;
-    let desk = Desk::open();
+    let desk = Desk::open(&memory);
     // Leaked: the desk's threads use it until the launcher ends.
     let session: &'static Session = Box::leak(Box::new(session));
     let mut command = Command::new(&request.program.path);

@@ -1,4 +1,5 @@
-//! Where a userfaultfd that also serves the kernel's accesses can be had, and who guards it.
+//! What the launcher has for us: a userfaultfd that also serves the kernel's accesses, who guards it,
+//! and the session itself where it cannot be opened by its path.
 
 use std::sync::OnceLock;
 
@@ -40,7 +41,7 @@ impl Source {
         let ways: [fn() -> Option<Self>; 3] = [
             || Some(Self::Syscall),
             || sys::open(c"/dev/userfaultfd", libc::O_RDWR).ok().map(Self::Device),
-            || from_launcher().map(Self::Device),
+            || from_launcher(DeskRequest::Lend).map(Self::Device),
         ];
         ways.into_iter()
             .filter_map(|way| way())
@@ -87,11 +88,10 @@ impl Guard {
     }
 }
 
-/// Receives a descriptor of `/dev/userfaultfd` from the launcher.
-fn from_launcher() -> Option<i32> {
+/// Receives a descriptor from the launcher: of `/dev/userfaultfd`, or of the session's memory.
+pub fn from_launcher(request: DeskRequest) -> Option<i32> {
     let socket = connect()?;
-    let received =
-        send(socket, DeskRequest::Lend, None).ok().and_then(|_| receive_descriptor(socket));
+    let received = send(socket, request, None).ok().and_then(|_| receive_descriptor(socket));
     sys::close(socket);
     received
 }

@@ -1,12 +1,13 @@
 //! The process's own state: its session, its slot, what it was told to do.
 
+use std::os::fd::FromRawFd;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use quartier_session::{
-    Config, Counter, CpuBits, ENV_NEXT_TOUCH, ENV_SESSION, Pin, Policy, ProcessSlot, Reason, Rung,
-    Session, SlotState,
+    Config, Counter, CpuBits, DeskRequest, ENV_NEXT_TOUCH, ENV_SESSION, Pin, Policy, ProcessSlot,
+    Reason, Rung, Session, SlotState,
 };
 
 use crate::helper::{self, Orders};
@@ -46,8 +47,11 @@ pub fn get() -> Option<&'static Runtime> {
 /// Starts the runtime, from the library's initialiser: nothing of the program has run yet.
 pub fn start(factory: Factory) {
     let Some(path) = std::env::var_os(ENV_SESSION) else { return };
-    // A session that cannot be mapped (another user's, or the launcher is gone): run as if alone.
-    let Ok(session) = Session::open(Path::new(&path)) else { return };
+    device::remember_socket();
+    // No session at all (the launcher is gone, say): run as if alone.
+    let Some(session) = Session::open(Path::new(&path)).ok().or_else(ask_for_session) else {
+        return;
+    };
     let session: &'static Session = Box::leak(Box::new(session));
     let Some((index, slot)) = session.claim(sys::pid() as u32) else { return };
     slot.set_name(&program_name());
@@ -55,7 +59,6 @@ pub fn start(factory: Factory) {
     if turned_off && session.config().policy() == Policy::NextTouch {
         slot.note(Reason::TurnedOff);
     }
-    device::remember_socket();
     restore_affinity(session, slot, factory);
     enter_first_thread();
     let runtime = Runtime {
@@ -74,6 +77,15 @@ pub fn start(factory: Factory) {
             runtime.limit_share();
         }
     }
+}
+
+/// A process that has become another user may not open the session by its path; the launcher knows its
+/// descendants and gives it to them.
+fn ask_for_session() -> Option<Session> {
+    let descriptor = device::from_launcher(DeskRequest::Session)?;
+    // SAFETY: just received, and nobody else's.
+    let file = unsafe { std::fs::File::from_raw_fd(descriptor) };
+    Session::of(&file).ok()
 }
 
 /// Ends the runtime's account of a process that exits in order.

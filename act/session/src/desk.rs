@@ -12,6 +12,8 @@ pub enum DeskRequest {
     },
     /// I hold no data any more.
     Goodbye,
+    /// The session's memory, please: I may not open it by its path.
+    Session,
 }
 
 impl DeskRequest {
@@ -25,6 +27,7 @@ impl DeskRequest {
             Self::Lend => (1u32, 0),
             Self::Guard { program } => (2, program),
             Self::Goodbye => (3, 0),
+            Self::Session => (4, 0),
         };
         (u64::from(kind) << 32 | u64::from(program)).to_ne_bytes()
     }
@@ -37,6 +40,7 @@ impl DeskRequest {
             (1, 0) => Some(Self::Lend),
             (2, program) => Some(Self::Guard { program }),
             (3, 0) => Some(Self::Goodbye),
+            (4, 0) => Some(Self::Session),
             _ => None,
         }
     }
@@ -48,8 +52,12 @@ mod tests {
 
     #[test]
     fn messages_survive_the_wire_and_garbage_is_none() {
-        for request in [DeskRequest::Lend, DeskRequest::Guard { program: 77 }, DeskRequest::Goodbye]
-        {
+        for request in [
+            DeskRequest::Lend,
+            DeskRequest::Guard { program: 77 },
+            DeskRequest::Goodbye,
+            DeskRequest::Session,
+        ] {
             assert_eq!(DeskRequest::from_bytes(request.to_bytes()), Some(request));
         }
         for garbage in [[0; 8], [0xff; 8]] {

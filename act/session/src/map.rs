@@ -114,8 +114,17 @@ impl Session {
             .write(true)
             .open(path)
             .map_err(|source| SessionError::Os { operation: "open", source })?;
-        let len =
-            file.metadata().map_err(|source| SessionError::Os { operation: "size", source })?.len();
+        Self::of(&file)
+    }
+
+    /// Maps an open session; the descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// When it was not written by this version.
+    pub fn of(file: &File) -> Result<Self, SessionError> {
+        let metadata =
+            file.metadata().map_err(|source| SessionError::Os { operation: "size", source })?;
+        let len = metadata.len();
         if len < size_of::<Header>() as u64 {
             return Err(SessionError::Foreign("it is too short"));
         }
