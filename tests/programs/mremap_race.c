@@ -2,10 +2,10 @@
 // program has it, and no touch hangs.
 #include "hazard.h"
 
-enum { MOVERS = 4, PLACES = 3, PAGES = 256, ROUNDS = 300 };
+enum { MOVERS = 4, PLACES = 3, PAGES = 256 };
 
 static char *places[MOVERS][PLACES];
-static int stop;
+static int stop, rounds;
 
 static void write_some(char *at) {
     for (size_t page = 0; page < PAGES; page += 2) *(uint64_t *)(at + page * PAGE) = word_at(page);
@@ -23,7 +23,7 @@ static void *mover(void *argument) {
     size_t bytes = PAGES * PAGE;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
     write_some(place[0]);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         char *from = place[round % PLACES], *to = place[(round + 1) % PLACES];
         void *got = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
         must(got == to || errno == EFAULT, "mremap");
@@ -43,7 +43,8 @@ static void *marker(void *argument) {
     return NULL;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    rounds = argc > 1 ? atoi(argv[1]) : 60;
     pthread_t movers[MOVERS], markers[2];
     size_t each = PAGES * PAGE;
     char *all = map(MOVERS * PLACES * each);
