@@ -50,6 +50,7 @@ hazards! {
     a_program_may_close_every_descriptor_and_become_a_daemon: "close_all",
     exec_with_threads_lets_the_old_memory_go: "exec_threads",
     a_program_that_loses_rights_goes_on: "fewer_rights",
+    children_inherit_no_lock_of_the_runtimes: "fork_storm",
     a_program_with_nothing_special_runs: "just_runs",
     locked_shared_file_and_wiped_memory_is_right: "locked_shared",
     mremap_that_keeps_the_old_place: "mremap_dontunmap",

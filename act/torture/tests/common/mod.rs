@@ -31,6 +31,7 @@ pub const HAZARDS: &[Hazard] = &[
     ("fewer_rights", &["seccomp", "in-the-middle"]),
     ("fewer_rights", &["setuid"]),
     ("fewer_rights", &["setuid", "in-the-middle"]),
+    ("fork_storm", &[]),
     ("just_runs", &[]),
     ("locked_shared", &[]),
     ("mremap_dontunmap", &[]),
