@@ -53,13 +53,13 @@ pub struct Wrong {
 /// counts.
 pub fn check(tag: u32, granule: usize, mut read: impl FnMut(usize) -> u64) -> Result<(), Wrong> {
     let first = granule % PER_PAGE * WORDS;
-    let zero_allowed = tag & MAYBE_ZERO != 0;
-    let mut all_zero = zero_allowed;
+    let mut zeroed = false;
     for index in 0..WORDS {
-        let (expected, found) = (word(tag, first + index), read(index));
-        all_zero &= found == 0;
+        let found = read(index);
         // A granule is zero as a whole or not at all: the first word decides.
-        if found != expected && !(zero_allowed && all_zero) {
+        zeroed |= index == 0 && found == 0 && tag & MAYBE_ZERO != 0;
+        let expected = if zeroed { 0 } else { word(tag, first + index) };
+        if found != expected {
             return Err(Wrong { index, expected, found });
         }
     }
