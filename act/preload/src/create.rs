@@ -355,15 +355,21 @@ pub fn hold_creator(runtime: &Runtime, decide: &dyn Decide, creator: &'static Th
     }
 }
 
-/// Arranges for [`thread_ended`] to run when the calling thread ends, however it ends.
-fn mark_end(thread: *mut c_void) {
-    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-    let key = KEY.get_or_init(|| {
+/// The key whose destructor tells us that a thread ends.
+static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+
+/// Makes the key. While there is one thread: no fork may find it half made.
+pub fn make_key() {
+    KEY.get_or_init(|| {
         let mut key = 0;
         // SAFETY: the destructor has the type that the C library calls.
         (unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ended)) } == 0).then_some(key)
     });
-    if let Some(key) = key {
+}
+
+/// Arranges for [`thread_ended`] to run when the calling thread ends, however it ends.
+fn mark_end(thread: *mut c_void) {
+    if let Some(Some(key)) = KEY.get() {
         // SAFETY: a key made above.
         unsafe { libc::pthread_setspecific(*key, thread) };
     }

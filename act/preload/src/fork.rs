@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::threads::{self, Holding, Thread};
-use crate::{affinity, helper, ranges, runtime, sys};
+use crate::{affinity, arena, helper, ranges, runtime, sys};
 
 unsafe extern "C" {
     fn pthread_atfork(
@@ -28,6 +28,7 @@ pub extern "C" fn prepare() {
     let narrowed = Thread::find(sys::tid()).is_some_and(|thread| thread.holding() == Holding::Ours);
     NARROWED.store(u32::from(narrowed), Ordering::Relaxed);
     helper::before_fork(&runtime.orders());
+    arena::hold();
 }
 
 /// Before a fork by a raw system call, of which we do not see the end: everything goes back for
@@ -40,12 +41,14 @@ pub fn prepare_raw() {
 
 pub extern "C" fn in_parent() {
     if runtime::get().is_some() {
+        arena::release();
         helper::after_fork();
     }
 }
 
 pub extern "C" fn in_child() {
     let Some(runtime) = runtime::get() else { return };
+    arena::release();
     ranges::forget_all();
     let rseq = crate::create::rseq_area();
     ranges::keep_first(rseq);

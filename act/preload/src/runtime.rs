@@ -141,6 +141,7 @@ fn is_ours(session: &'static Session, mask: &CpuBits, factory: Factory) -> bool 
 }
 
 fn enter_first_thread() {
+    crate::create::make_key();
     let rseq = crate::create::rseq_area();
     ranges::keep_first(rseq);
     Thread::enter(sys::tid() as u32, rseq, (0, 0));

@@ -3,7 +3,7 @@
 //!
 //! The unsafe code below is what makes a shared object's initialiser and finaliser.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use quartier_decide::dqdt::{Allowed, Estimates, Tree};
 use quartier_decide::policy::thread::{self, Request};
@@ -13,7 +13,7 @@ use quartier_session::{CpuBits, Session};
 
 /// Everything that the runtime allocates lies in its own segment.
 #[global_allocator]
-static ARENA: Arena = Arena::new();
+static ARENA: Arena = Arena;
 
 extern "C" fn on_load() {
     quartier_preload::start(|session| Some(Box::new(TreeDecider::new(session)?)));
@@ -38,8 +38,9 @@ struct TreeDecider {
     machine: Machine,
     tree: Tree,
     session: &'static Session,
-    /// The mask of the last request, which seldom changes.
-    allowed: Mutex<Option<(CpuBits, &'static Allowed)>>,
+    /// The mask of the last request, which seldom changes. Without a lock: a child of a fork would
+    /// find it taken by a thread that it does not have.
+    allowed: AtomicPtr<(CpuBits, Allowed)>,
 }
 
 impl TreeDecider {
@@ -50,7 +51,7 @@ impl TreeDecider {
             machine,
             tree,
             session,
-            allowed: Mutex::new(None),
+            allowed: AtomicPtr::default(),
         })
     }
 
@@ -69,24 +70,26 @@ impl TreeDecider {
         Some(Place { cpu_os_id: cpu.os_id.0, node_index: node.0, node_os_id })
     }
 
-    fn allowed(&self, bits: &CpuBits) -> Option<&'static Allowed> {
-        let mut last = self.allowed.lock().ok()?;
-        match *last {
-            Some((known, allowed)) if known == *bits => Some(allowed),
-            _ => {
-                let cpus: CpuList = bits.iter().collect();
-                // Leaked on purpose: masks are few, and a decision must not free under a reader.
-                let allowed = &*Box::leak(Box::new(Allowed::from_os_ids(&self.tree, &cpus)));
-                *last = Some((*bits, allowed));
-                Some(allowed)
+    fn allowed(&self, bits: &CpuBits) -> &'static Allowed {
+        let last = self.allowed.load(Ordering::Acquire);
+        // SAFETY: null, or stored below and never freed.
+        if let Some((known, allowed)) = unsafe { last.as_ref() } {
+            if known == bits {
+                return allowed;
             }
         }
+        let cpus: CpuList = bits.iter().collect();
+        // Leaked on purpose: masks are few, and a decision must not free under a reader.
+        let made = Box::leak(Box::new((*bits, Allowed::from_os_ids(&self.tree, &cpus))));
+        self.allowed.store(made, Ordering::Release);
+        // SAFETY: leaked above.
+        unsafe { &(*self.allowed.load(Ordering::Acquire)).1 }
     }
 }
 
 impl Decide for TreeDecider {
     fn place(&self, creator: u32, allowed: &CpuBits) -> Option<Place> {
-        let request = Request::new(self.cpu(creator), self.allowed(allowed)?);
+        let request = Request::new(self.cpu(creator), self.allowed(allowed));
         let decision = thread::decide_and_count(&self.estimates()?, &request)?;
         self.place_of(decision.cpu)
     }

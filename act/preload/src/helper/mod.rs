@@ -117,9 +117,7 @@ pub fn mark_range(orders: &Orders, start: usize, end: usize) -> bool {
 fn mark(orders: &Orders, request: u32, start: usize, end: usize) -> bool {
     let turn = Turn::take();
     let served = if CONTROL.forks.load(Ordering::Acquire) == 0 && spawn::ensure(orders) {
-        if orders.slot.rung() == Rung::Move {
-            cores::watch();
-        }
+        cores::watch();
         ask(request, start, end);
         true
     } else {

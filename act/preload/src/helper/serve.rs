@@ -129,7 +129,7 @@ impl Server {
     /// A debugger reads a stopped program in a way that cannot wait for us (`PTRACE_PEEKDATA` gets
     /// `EIO`), so everything is given back to a program that is traced.
     fn yield_to_tracer(&mut self) {
-        if self.rung == Rung::Move && self.regions.len() > 0 && look::is_traced() {
+        if self.regions.len() > 0 && look::is_traced() {
             self.give_back(0, usize::MAX);
         }
     }
