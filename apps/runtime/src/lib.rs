@@ -73,10 +73,10 @@ impl TreeDecider {
     fn allowed(&self, bits: &CpuBits) -> &'static Allowed {
         let last = self.allowed.load(Ordering::Acquire);
         // SAFETY: null, or stored below and never freed.
-        if let Some((known, allowed)) = unsafe { last.as_ref() } {
-            if known == bits {
-                return allowed;
-            }
+        if let Some((known, allowed)) = unsafe { last.as_ref() }
+            && known == bits
+        {
+            return allowed;
         }
         let cpus: CpuList = bits.iter().collect();
         // Leaked on purpose: masks are few, and a decision must not free under a reader.
