@@ -449,14 +449,17 @@ extern "C" fn before(
                 fork::prepare_raw();
             }
         }
-        libc::SYS_mbind
-        | libc::SYS_set_mempolicy
-        | libc::SYS_move_pages
-        | libc::SYS_migrate_pages => {
-            // A query moves nothing; anything else is the program's own placement.
-            let query =
-                number == libc::SYS_move_pages || first == 0 && number == libc::SYS_set_mempolicy;
-            if !query {
+        // The program places this range itself. It is not marked again: it has a policy now.
+        libc::SYS_mbind => {
+            let (start, len) = (first as usize, second as usize);
+            helper::give_back_range(start, start.saturating_add(len));
+        }
+        libc::SYS_set_mempolicy | libc::SYS_move_pages | libc::SYS_migrate_pages => {
+            // A query moves nothing, and the default policy is none.
+            let nodes = fourth;
+            let harmless = number == libc::SYS_move_pages && nodes == 0
+                || number == libc::SYS_set_mempolicy && first == 0;
+            if !harmless {
                 runtime.stop_next_touch(Reason::PolicySet);
             }
         }

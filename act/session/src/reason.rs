@@ -55,6 +55,8 @@ reasons! {
     NoCpu = 12 => "some threads were not placed: no allowed CPU is online; widen the cpuset or affinity",
     /// Somebody killed the helper while it held data.
     HelperKilled = 14 => "the program was ended because its helper process was killed: its data would have read as zeros; leave processes named quartier-helper alone",
+    /// A range has a memory policy of its own.
+    RangePolicySet = 15 => "memory that the program placed itself (mbind) stays where it put it; nothing to do",
     /// The kernel refused a range.
     MarkFailed = 13 => "some ranges could not be marked: the kernel refused them; run with --report to see the counts",
 }

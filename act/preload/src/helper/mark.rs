@@ -82,7 +82,7 @@ impl Server {
     /// Finds the resident stretches, closing gaps of up to a block, and marks each.
     fn mark_free_range(&mut self, pagemap: &Pagemap, start: usize, end: usize) {
         if !sys::range_policy_is_default(start) {
-            self.orders.slot.note(Reason::PolicySet);
+            self.orders.slot.note(Reason::RangePolicySet);
             return;
         }
         let gap = self.orders.block_bytes;
