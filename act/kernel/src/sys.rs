@@ -145,19 +145,19 @@ pub fn prefer_node(node: Option<u32>) -> SysResult {
 /// Whether this task has the default memory policy.
 #[must_use]
 pub fn task_policy_is_default() -> bool {
-    let mut mode = 0i32;
-    // SAFETY: the kernel writes one int.
-    let result = unsafe { syscall!(Sysno::get_mempolicy, &raw mut mode, 0, 0, 0, 0) };
-    result.is_err() || mode as usize == MPOL_DEFAULT
+    policy_is_default(0, 0)
 }
 
 /// Whether the mapping at `address` has no memory policy of its own.
 #[must_use]
 pub fn range_policy_is_default(address: usize) -> bool {
+    policy_is_default(address, MPOL_F_ADDR)
+}
+
+fn policy_is_default(address: usize, flags: usize) -> bool {
     let mut mode = 0i32;
     // SAFETY: the kernel writes one int; `address` is only looked up.
-    let result =
-        unsafe { syscall!(Sysno::get_mempolicy, &raw mut mode, 0, 0, address, MPOL_F_ADDR) };
+    let result = unsafe { syscall!(Sysno::get_mempolicy, &raw mut mode, 0, 0, address, flags) };
     result.is_err() || mode as usize == MPOL_DEFAULT
 }
 

@@ -1,6 +1,8 @@
 //! The claim itself, counted on real kernels with four nodes: after one thread has initialised an
 //! array, eight threads each work on an eighth of it, and each eighth ends on its thread's node.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -14,19 +16,7 @@ const RIGHT_PERCENT_MIN: f64 = 99.0;
 fn built() -> &'static (PathBuf, PathBuf) {
     static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let status = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "quartier-cli",
-                "--package",
-                "quartier-runtime",
-            ])
-            .status()
-            .unwrap();
-        assert!(status.success(), "quartier does not build");
-        let quartier = PathBuf::from(env!("CARGO_BIN_EXE_quartier"));
+        let quartier = common::quartier().clone();
         let program = quartier.with_file_name("eighths");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/eighths.c");
         let status = Command::new("cc")

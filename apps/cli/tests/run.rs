@@ -1,30 +1,10 @@
 //! `quartier run` on this machine: what does not need more than one node.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+mod common;
 
-/// The built command, with the runtime library beside it.
-fn quartier() -> &'static PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let status = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "quartier-cli",
-                "--package",
-                "quartier-runtime",
-            ])
-            .status()
-            .unwrap();
-        assert!(status.success(), "quartier does not build");
-        let command = PathBuf::from(env!("CARGO_BIN_EXE_quartier"));
-        assert!(command.with_file_name("libquartier_preload.so").exists());
-        command
-    })
-}
+use std::process::{Command, Output, Stdio};
+
+use common::quartier;
 
 fn run(options: &[&str], command: &[&str]) -> Output {
     Command::new(quartier())
