@@ -60,10 +60,6 @@ fn documented(command: clap::Command) -> clap::Command {
 mod tests {
     use super::*;
 
-    /// Commands whose `--help` has no examples yet. Only ever shorter: see the test below.
-    const WITHOUT_EXAMPLES: [&str; 4] =
-        ["quartier lab doctor", "quartier lab fetch", "quartier lab kernels", "quartier lab run"];
-
     /// Every command that people see, by its whole name.
     fn commands() -> Vec<(String, clap::Command)> {
         fn collect(prefix: &str, command: &clap::Command, into: &mut Vec<(String, clap::Command)>) {
@@ -133,12 +129,8 @@ mod tests {
             help.contains("Example")
         };
         let leaves = commands().into_iter().filter(|(_, command)| !command.has_subcommands());
-        let mut without: Vec<_> =
+        let without: Vec<_> =
             leaves.filter(|(_, command)| !has_examples(command)).map(|(name, _)| name).collect();
-        without.sort();
-        assert_eq!(
-            without, WITHOUT_EXAMPLES,
-            "a new command needs examples; one that has them now leaves the list"
-        );
+        assert!(without.is_empty(), "no examples: {without:?}");
     }
 }

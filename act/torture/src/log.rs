@@ -1,7 +1,7 @@
 //! What was done last, by whom; and how a difference is told. All in memory that is never marked, so
 //! that a child and the watchdog read it too.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,12 +40,54 @@ impl Op {
     }
 }
 
+/// Words of an operation in a ring: its number and kind, first page, last page, and for a move the
+/// first page of its target (`NOWHERE` for others).
+const WORDS: usize = 4;
+const NOWHERE: u64 = u64::MAX;
+
 /// The logs of all workers.
 #[derive(Debug)]
 pub struct Log {
-    /// Per worker: operations done, then a ring of (operation number and kind, first page, last).
-    rings: &'static [[AtomicU64; 1 + 3 * KEPT]],
+    /// Per worker: operations done, then a ring of operations.
+    rings: &'static [[AtomicU64; 1 + WORDS * KEPT]],
     seed: u64,
+}
+
+/// An operation, as the log has it.
+struct Entry {
+    number: u64,
+    name: &'static str,
+    pages: Range<u64>,
+    target: u64,
+}
+
+impl Entry {
+    fn targets(&self) -> Range<u64> {
+        match self.target {
+            NOWHERE => 0..0,
+            target => target..target + (self.pages.end - self.pages.start),
+        }
+    }
+
+    fn concerns(&self, page: u64) -> bool {
+        self.pages.contains(&page) || self.targets().contains(&page)
+    }
+
+    /// The page that was moved to this one.
+    fn source(&self, page: u64) -> Option<u64> {
+        self.targets().contains(&page).then(|| self.pages.start + page - self.target)
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = self.pages;
+        write!(f, "{} {} pages {start}..{end}", self.number, self.name)?;
+        if self.target != NOWHERE {
+            write!(f, " to {}", self.target)?;
+        }
+        Ok(())
+    }
 }
 
 impl Log {
@@ -57,12 +99,21 @@ impl Log {
 
     /// Notes that a worker begins an operation on a page range.
     pub fn begin(&self, worker: usize, op: Op, pages: &Range<usize>) {
+        self.note(worker, op, pages, NOWHERE);
+    }
+
+    /// Notes that a worker begins to move pages.
+    pub fn begin_move(&self, worker: usize, op: Op, from: &Range<usize>, to: &Range<usize>) {
+        self.note(worker, op, from, to.start as u64);
+    }
+
+    fn note(&self, worker: usize, op: Op, pages: &Range<usize>, target: u64) {
         let ring = &self.rings[worker];
         let number = ring[0].fetch_add(1, Ordering::Relaxed);
-        let at = 1 + number as usize % KEPT * 3;
-        ring[at].store(number << 8 | op as u64, Ordering::Relaxed);
-        ring[at + 1].store(pages.start as u64, Ordering::Relaxed);
-        ring[at + 2].store(pages.end as u64, Ordering::Relaxed);
+        let words = [number << 8 | op as u64, pages.start as u64, pages.end as u64, target];
+        for (place, word) in ring[1 + number as usize % KEPT * WORDS..].iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
+        }
     }
 
     /// Operations begun by all workers.
@@ -72,14 +123,15 @@ impl Log {
     }
 
     /// A worker's last `count` operations, oldest first.
-    fn last(&self, worker: usize, count: usize) -> impl Iterator<Item = (u64, &str, u64, u64)> {
+    fn last(&self, worker: usize, count: usize) -> impl DoubleEndedIterator<Item = Entry> {
         let ring = &self.rings[worker];
         let done = ring[0].load(Ordering::Relaxed);
         (done.saturating_sub(count.min(KEPT) as u64)..done).map(move |number| {
-            let at = 1 + number as usize % KEPT * 3;
-            let [what, first, last] = [0, 1, 2].map(|n| ring[at + n].load(Ordering::Relaxed));
+            let at = 1 + number as usize % KEPT * WORDS;
+            let [what, start, end, target] =
+                [0, 1, 2, 3].map(|n| ring[at + n].load(Ordering::Relaxed));
             let name = NAMES.get(what as u8 as usize).copied().unwrap_or("?");
-            (what >> 8, name, first, last)
+            Entry { number: what >> 8, name, pages: start..end, target }
         })
     }
 
@@ -88,27 +140,35 @@ impl Log {
         for worker in 0..self.rings.len() {
             let mut line = Line::new();
             let _ = writeln!(line, "  worker {worker}:");
-            self.last(worker, count).for_each(|(number, name, first, last)| {
-                let _ = writeln!(line, "    {number} {name} pages {first}..{last}");
+            self.last(worker, count).for_each(|entry| {
+                let _ = writeln!(line, "    {entry}");
             });
             line.say();
         }
     }
 
-    /// Says which operations touched a page lately.
+    /// Says which operations concerned a page lately, and the page that its contents came from.
     pub fn say_about(&self, page: usize) {
-        for worker in 0..self.rings.len() - 1 {
-            let mut line = Line::new();
-            self.last(worker, KEPT)
-                .filter(|(_, _, first, last)| (*first..*last).contains(&(page as u64)))
-                .for_each(|(number, name, first, last)| {
-                    let _ = writeln!(
-                        line,
-                        "    worker {worker}: {number} {name} pages {first}..{last}"
-                    );
-                });
-            line.say();
+        for page in [Some(page), self.source(page)].into_iter().flatten() {
+            for worker in 0..self.rings.len() - 1 {
+                let mut line = Line::new();
+                self.last(worker, KEPT).filter(|entry| entry.concerns(page as u64)).for_each(
+                    |entry| {
+                        let _ = writeln!(line, "    page {page}, worker {worker}: {entry}");
+                    },
+                );
+                line.say();
+            }
         }
+    }
+
+    /// The page that was moved to this one, by a worker's last move that did so.
+    fn source(&self, page: usize) -> Option<usize> {
+        let moved = |worker| {
+            let mut entries = self.last(worker, KEPT).rev();
+            entries.find_map(|entry| Some((entry.number, entry.source(page as u64)?)))
+        };
+        (0..self.rings.len() - 1).filter_map(moved).max().map(|(_, source)| source as usize)
     }
 
     /// Says that contents differ, and ends the process with status 1.
@@ -159,9 +219,16 @@ impl Log {
         );
         let _ = writeln!(
             line,
-            "  now it is {:#x}; lately on this page:",
+            "  now it is {:#x}; lately here, and where it came from:",
             arena.read(granule, wrong.index)
         );
+        if let Some(source) = self.source(page) {
+            let _ = writeln!(
+                line,
+                "  page {source} was moved here; its page table entry: {:#x}",
+                sys::pagemap(std::process::id() as i32, arena.address(source)),
+            );
+        }
         line.say();
         self.say_about(page);
         sys::say("  the worker's last operations:\n");
@@ -207,7 +274,7 @@ impl Line {
 }
 
 impl Write for Line {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.text[self.len..];
         let count = text.len().min(room.len());
         room[..count].copy_from_slice(&text.as_bytes()[..count]);

@@ -40,6 +40,22 @@ pub fn every(microseconds: i64) {
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }
 
+/// Does something that no signal interrupts.
+pub fn held<T>(what: impl FnOnce() -> T) -> T {
+    let switch = |how| {
+        // SAFETY: a set of one signal; the mask of the calling thread.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&raw mut set, libc::SIGALRM);
+            libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+        }
+    };
+    switch(libc::SIG_BLOCK);
+    let result = what();
+    switch(libc::SIG_UNBLOCK);
+    result
+}
+
 /// Gives the calling worker its signal stack.
 pub fn own_stack(worker: &Worker) {
     let pages = worker.stack(false);

@@ -57,6 +57,11 @@ impl Worker {
         self.world.log.begin(self.index, op, pages);
     }
 
+    /// Logs a move.
+    pub fn log_move(&self, op: Op, from: &Range<usize>, to: &Range<usize>) {
+        self.world.log.begin_move(self.index, op, from, to);
+    }
+
     /// A fresh tag.
     pub fn tag(&mut self) -> u32 {
         (self.rng.next() as u32 & !model::MAYBE_ZERO).max(1)

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::arena::State;
 use crate::log::Op;
+use crate::signals;
 use crate::sys::{HUGE, PAGE};
 use crate::worker::Worker;
 
@@ -77,15 +78,13 @@ fn two_ranges(worker: &mut Worker) -> Option<(Range<usize>, Range<usize>)> {
 
 pub fn move_pages(worker: &mut Worker) {
     let Some((from, to)) = two_ranges(worker) else { return worker.log(Op::Move, &(0..0)) };
-    worker.log(Op::Move, &from);
-    worker.log(Op::Move, &to);
+    worker.log_move(Op::Move, &from, &to);
     remap(worker, from, to, 0);
 }
 
 pub fn move_keeping(worker: &mut Worker) {
     let Some((from, to)) = two_ranges(worker) else { return worker.log(Op::MoveKeep, &(0..0)) };
-    worker.log(Op::MoveKeep, &from);
-    worker.log(Op::MoveKeep, &to);
+    worker.log_move(Op::MoveKeep, &from, &to);
     remap(worker, from, to, libc::MREMAP_DONTUNMAP);
 }
 
@@ -97,9 +96,16 @@ fn remap(worker: &mut Worker, from: Range<usize>, to: Range<usize>, flags: i32) 
         let _ = arena.unmap(to.clone());
         arena.set_state(to.clone(), State::Hole);
     }
-    if arena.remap(from.clone(), to.clone(), flags).is_err() {
-        worker.log(Op::MoveFailed, &from);
-        worker.log(Op::MoveFailed, &to);
+    // Linux from 6.17 on moves several mappings one by one. A signal before a mergeable one
+    // (`MADV_MERGEABLE`) makes it begin again, and what it has moved already is then replaced by the
+    // empty pages that it kept: so a signal waits. Without anything kept the second try fails.
+    let moved = if flags == 0 {
+        arena.remap(from.clone(), to.clone(), flags)
+    } else {
+        signals::held(|| arena.remap(from.clone(), to.clone(), flags))
+    };
+    if moved.is_err() {
+        worker.log_move(Op::MoveFailed, &from, &to);
         from.zip(to).for_each(|(source, target)| note_failed_move(worker, source, target));
         return;
     }

@@ -11,8 +11,18 @@ use serde_json::json;
 
 use crate::cli::STATUS_REFUSED;
 
+const EXAMPLES: &str = "\
+Examples:
+  quartier lab doctor
+      Is everything here? If not, with which command does it come?
+  quartier lab doctor --boot --json
+      Boot a small guest too, and say how long it took, for a script
+
+Exit status: 0 if guests can be run; 2 if something is missing.";
+
 /// Options of `quartier lab doctor`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Also boot a small guest
     #[arg(long)]

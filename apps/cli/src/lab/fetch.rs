@@ -6,8 +6,23 @@ use std::process::ExitCode;
 use quartier_lab::{Cache, Kernel, KernelSpec, Qemu, available};
 use serde_json::json;
 
+const FETCH_EXAMPLES: &str = "\
+Examples:
+  quartier lab fetch
+      The newest stable kernel and QEMU, for use without a network later
+  quartier lab fetch --kernel 6.1 --kernel 7.3
+      Two kernels to compare";
+
+const KERNELS_EXAMPLES: &str = "\
+Examples:
+  quartier lab kernels
+      What `quartier lab run --kernel` finds without a network
+  quartier lab kernels --available --json
+      What could be fetched, for a script";
+
 /// Options of `quartier lab fetch`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = FETCH_EXAMPLES)]
 pub struct FetchArgs {
     /// A kernel to fetch (6.12); may be repeated [default: the newest stable one]
     #[arg(long, value_name = "V")]
@@ -31,6 +46,7 @@ impl FetchArgs {
 
 /// Options of `quartier lab kernels`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = KERNELS_EXAMPLES)]
 pub struct KernelsArgs {
     /// List what can be fetched instead of what is in the cache
     #[arg(long)]

@@ -14,8 +14,20 @@ use quartier_lab::{
     prepare, resolve_program, run,
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  quartier lab run -- numactl --hardware
+      Four nodes of two CPUs, the newest kernel in the cache
+  quartier lab run --nodes 8 --distance ring --mem 8G -- bash
+      Look around in a ring of eight nodes; exit ends the guest
+  quartier lab run --kernel 6.12 --rw --json -- ./benchmark --out result.csv
+      Another kernel; keep what it writes to this folder; say what ran as JSON
+  quartier lab run --cpus-per-node 4,0 --mem 1G,3G -- ./server
+      A node with memory and no CPU";
+
 /// Options of `quartier lab run`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Nodes [default: 4, or as many as a list below has]
     #[arg(long, value_name = "N")]
