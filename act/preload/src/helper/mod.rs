@@ -10,8 +10,10 @@
 
 mod changes;
 mod child;
+mod copy;
 mod look;
 mod mark;
+mod mates;
 mod pull;
 mod regions;
 mod serve;

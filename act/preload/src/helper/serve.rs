@@ -7,6 +7,7 @@ use syscalls::{Sysno, syscall};
 
 use super::changes::Removed;
 use super::look;
+use super::mates;
 use super::pull::Served;
 use super::regions::Regions;
 use super::{
@@ -47,6 +48,8 @@ pub(super) struct Server {
     pub(super) taking_since: Option<u64>,
     /// Changes of the program's mappings read so far.
     pub(super) nr_events: u64,
+    /// Threads that help with long copies.
+    pub(super) nr_mates: usize,
     guard: Guard,
     waiting: Waiting,
 }
@@ -78,6 +81,7 @@ impl Server {
             removed: Removed::default(),
             taking_since: None,
             nr_events: 0,
+            nr_mates: if rung == Rung::Move { mates::start(mates::wanted()) } else { 0 },
             // On the other rung the helper holds nothing.
             guard: if rung == Rung::Move {
                 Guard::ask(uffd, program_pid as u32)

@@ -8,7 +8,9 @@ use quartier_session::{Reason, Rung};
 use syscalls::{Errno, Sysno, syscall};
 
 use super::serve::Server;
-use super::{CONTROL, Orders, PATIENCE_MS, STATE_FAILED, STATE_NONE, STATE_READY, STATE_STARTING};
+use super::{
+    CONTROL, Orders, PATIENCE_MS, STATE_FAILED, STATE_NONE, STATE_READY, STATE_STARTING, mates,
+};
 use crate::sys::{self, PAGE, SysResult};
 use crate::uffd;
 use crate::{device, ranges};
@@ -54,7 +56,7 @@ fn start(orders: &Orders) -> bool {
     CONTROL.program.store(sys::pid() as u32, Ordering::Relaxed);
     CONTROL.state.store(STATE_STARTING, Ordering::Release);
     PURPOSE.store(PURPOSE_SERVE, Ordering::Release);
-    let started = doorbell().and_then(|()| launch());
+    let started = doorbell().and_then(|()| mates::reserve()).and_then(|()| launch());
     if started.is_err() {
         orders.slot.note(Reason::NoHelper);
         CONTROL.state.store(STATE_FAILED, Ordering::Release);
@@ -82,6 +84,7 @@ pub(super) fn wait_until_gone() {
     while ALIVE.load(Ordering::Acquire) != 0 {
         sys::futex_wait_shared(&ALIVE, 1, 10);
     }
+    mates::wait_until_gone();
 }
 
 /// Reserves the doorbell page, once.
@@ -132,6 +135,7 @@ fn reserve() -> SysResult<Launch> {
 /// In a child after `fork`: the helper is the parent's, the stack a copy that nobody uses.
 pub(super) fn forget() {
     ALIVE.store(0, Ordering::Relaxed);
+    mates::forget();
     if let Some(launch) = LAUNCH.get() {
         let stack = launch.stack_top - STACK_BYTES;
         ranges::keep(stack, launch.stack_top);
