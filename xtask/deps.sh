@@ -63,6 +63,7 @@ check_build() {
     has git || need "git" "git"
     # Not the shell's own: tests start it.
     [ -x /bin/kill ] || [ -x /usr/bin/kill ] || need "kill (tests send signals with it)" "procps"
+    has numactl || need "numactl (tests bind programs with it)" "numactl"
     # Any one of these: crates are fetched over TLS.
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
         [ -e /etc/ssl/cert.pem ] || need "certificates (to fetch crates)" "ca-certificates"

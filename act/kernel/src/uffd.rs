@@ -33,8 +33,8 @@ const UFFDIO_COPY: usize = iowr(0x03, size_of::<CopyArgument>());
 const UFFDIO_ZEROPAGE: usize = iowr(0x04, size_of::<ZeroArgument>());
 const UFFDIO_MOVE: usize = iowr(0x05, size_of::<CopyArgument>());
 const UFFDIO_RWPROTECT: usize = iowr(0x09, size_of::<ProtectArgument>());
-/// On `/dev/userfaultfd`.
-const USERFAULTFD_IOC_NEW: usize = 0xAA << 8;
+/// On `/dev/userfaultfd`: opens one.
+pub const USERFAULTFD_IOC_NEW: usize = 0xAA << 8;
 
 const COPY_DONTWAKE: u64 = 1;
 const MOVE_ALLOW_SRC_HOLES: u64 = 2;

@@ -25,7 +25,8 @@ extern "C" {
  * what it did not), and -1 with errno set when it was not:
  *   ENOSYS   this process runs without the runtime;
  *   EPERM    Auto-Next-Touch is off here: another policy, QUARTIER_NEXT_TOUCH=off, no kernel
- *            interface for it, or the program placed memory itself; the report says which.
+ *            interface for it, or the program or its user (numactl) placed memory; the report says
+ *            which.
  */
 extern int quartier_next_touch(const void *address, size_t bytes) __attribute__((weak));
 

@@ -1,8 +1,9 @@
 //! The functions of the C library that ours stand in for. Each passes straight on in a process
 //! without a session.
 
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 
+use quartier_kernel::uffd::USERFAULTFD_IOC_NEW;
 use quartier_session::{CpuBits, Reason};
 use syscalls::Sysno;
 
@@ -338,6 +339,29 @@ fn before_mremap(from: usize, old_len: usize, new_len: usize, flags: c_int, to: 
     }
 }
 
+/// `ioctl(2)`: the program may be about to open a userfaultfd of its own, by the device.
+///
+/// # Safety
+/// The contract of `ioctl(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    before_ioctl(request as usize);
+    // SAFETY: the caller's contract is passed on; a call without an argument has any value there.
+    match unsafe { syscalls::syscall!(Sysno::ioctl, fd, request, argument) } {
+        Ok(value) => value as c_int,
+        Err(error) => failed(-c_long::from(error.into_raw())),
+    }
+}
+
+/// Only that request has this number, whatever it is sent to.
+fn before_ioctl(request: usize) {
+    if request == USERFAULTFD_IOC_NEW
+        && let Some(runtime) = runtime::get()
+    {
+        runtime.stop_next_touch(Reason::UsesUserfaultfd);
+    }
+}
+
 /// `_Fork(3)`: a fork without the handlers that `fork` runs, so ours are run here.
 ///
 /// # Safety
@@ -433,6 +457,7 @@ extern "C" fn before(
     let Some(runtime) = runtime::get() else { return real };
     match number {
         libc::SYS_userfaultfd => runtime.stop_next_touch(Reason::UsesUserfaultfd),
+        libc::SYS_ioctl => before_ioctl(second as usize),
         // The mask is the third argument; what counts is that the program sets one.
         libc::SYS_sched_setaffinity => program_set(first as libc::pid_t),
         libc::SYS_sched_getaffinity => return raw_getaffinity as *const c_void,

@@ -241,11 +241,7 @@ impl Runtime {
 
     fn may_mark(&self) -> bool {
         let slot = self.slot();
-        if !self.next_touch.load(Ordering::Relaxed) || self.config().rung_max() == Rung::None {
-            return false;
-        }
-        if !sys::task_policy_is_default() {
-            slot.note(Reason::PolicySet);
+        if !self.may_move_pages() {
             return false;
         }
         let spent = slot.get(Counter::MarkNanos);
@@ -253,9 +249,22 @@ impl Runtime {
         slot.get(Counter::Marks) == 0 || spent.saturating_mul(100 / MARK_SHARE_PERCENT) <= lived
     }
 
-    /// Marks a range because the program asked; `false` when Auto-Next-Touch is off here.
-    pub fn mark_range(&self, start: usize, end: usize) -> bool {
+    /// Whether Auto-Next-Touch is on here, and the calling thread has no memory policy of its own.
+    fn may_move_pages(&self) -> bool {
         if !self.next_touch.load(Ordering::Relaxed) || self.config().rung_max() == Rung::None {
+            return false;
+        }
+        if !sys::task_policy_is_default() {
+            self.slot().note(Reason::PolicySet);
+            return false;
+        }
+        true
+    }
+
+    /// Marks a range because the program asked; `false` when Auto-Next-Touch is off here, or its user
+    /// has bound its memory from outside.
+    pub fn mark_range(&self, start: usize, end: usize) -> bool {
+        if !self.may_move_pages() {
             return false;
         }
         let _ = self.decide();

@@ -20,6 +20,10 @@ const SECONDS: u32 = 60;
 const NO_HELPER_LEFT: &str =
     "sleep 2; pgrep -l quartier-helper && echo '== helpers 1' || echo '== helpers 0'";
 
+/// Puts the shell into a control group with two nodes' CPUs and another's memory.
+const IN_A_CPUSET: &str = "cd /sys/fs/cgroup && echo +cpuset > cgroup.subtree_control && mkdir -p bound && \
+    echo 2-5 > bound/cpuset.cpus && echo 3 > bound/cpuset.mems && echo $$ > bound/cgroup.procs";
+
 /// One line for each program: `== NAME STATUS`, after what it said if it failed.
 fn script(options: &str, operations: u64) -> String {
     let (q, p) = (quartier().display(), programs().display());
@@ -35,6 +39,10 @@ fn script(options: &str, operations: u64) -> String {
     }
     add("core_dump", &format!("{run}/core_dump --set-pattern"));
     add("many_threads", &format!("{run}/many_threads 500 200"));
+    add("same_pages --merge", &format!("{run}/same_pages --merge"));
+    add("openmp", &format!("env OMP_PLACES=cores OMP_PROC_BIND=close {run}/openmp_places"));
+    add("numactl", &format!("numactl --cpunodebind=1 --membind=2 {run}/bound_outside"));
+    add("cpuset", &format!("sh -c '{IN_A_CPUSET}; exec {run}/bound_outside'"));
     add(
         "taskset",
         &format!(
@@ -78,7 +86,7 @@ fn check(kernel: &str, options: &str) {
     let good = |status: &str| status == "0" || status == SKIPPED.to_string();
     let failed: Vec<_> = results.iter().filter(|(_, status)| !good(status)).collect();
     assert!(failed.is_empty(), "kernel {kernel} {options}: {failed:?}: {}", ended.said);
-    assert_eq!(results.len(), HAZARDS.len() + 6, "kernel {kernel} {options}: {}", ended.said);
+    assert_eq!(results.len(), HAZARDS.len() + 10, "kernel {kernel} {options}: {}", ended.said);
 }
 
 #[test]

@@ -52,12 +52,14 @@ hazards! {
     a_program_that_loses_rights_goes_on: "fewer_rights",
     children_inherit_no_lock_of_the_runtimes: "fork_storm",
     a_program_with_nothing_special_runs: "just_runs",
+    the_kernel_reads_and_writes_for_the_program: "kernel_io",
     locked_shared_file_and_wiped_memory_is_right: "locked_shared",
     mremap_that_keeps_the_old_place: "mremap_dontunmap",
     mappings_change_while_others_mark: "mremap_race",
     memory_with_a_policy_stays: "own_policy",
     a_program_sees_only_its_own_threads_and_children: "own_threads",
     a_program_may_use_userfaultfd_itself: "own_userfaultfd",
+    pages_merged_with_equal_ones: "same_pages",
     a_debugger_reads_marked_memory: "ptrace_peek",
     a_raw_fork_has_all_data: "raw_fork",
     a_stopped_program_goes_on: "stop_continue",
@@ -88,6 +90,26 @@ fn an_affinity_set_outside_or_inside_is_kept() {
         let taskset = std::path::Path::new("/usr/bin/taskset");
         judge("taskset inside", &run(under_quartier(taskset).args(["-c", "1"]).arg(&program), 60));
     }
+}
+
+#[test]
+fn an_openmp_program_bound_to_places_stays_there() {
+    let bound = [("OMP_PLACES", "threads"), ("OMP_PROC_BIND", "close")];
+    let program = programs().join("openmp_places");
+    judge("plainly", &run(Command::new(&program).envs(bound), 60));
+    judge("under quartier run", &run(under_quartier(&program).envs(bound), 60));
+}
+
+#[test]
+fn a_program_under_numactl_stays_there() {
+    let program = programs().join("bound_outside");
+    let run_line = under_quartier(&program);
+    let mut outside = Command::new("numactl");
+    outside.args(["--physcpubind=1", "--membind=0"]);
+    judge(
+        "under quartier run",
+        &run(outside.arg(run_line.get_program()).args(run_line.get_args()), 60),
+    );
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub const HAZARDS: &[Hazard] = &[
     ("fewer_rights", &["setuid", "in-the-middle"]),
     ("fork_storm", &[]),
     ("just_runs", &[]),
+    ("kernel_io", &[]),
     ("locked_shared", &[]),
     ("mremap_dontunmap", &[]),
     ("mremap_race", &[]),
@@ -42,6 +43,7 @@ pub const HAZARDS: &[Hazard] = &[
     ("own_userfaultfd", &["device"]),
     ("ptrace_peek", &[]),
     ("raw_fork", &[]),
+    ("same_pages", &[]),
     ("stop_continue", &[]),
     ("thread_attributes", &[]),
     ("unseen_fork", &[]),
@@ -76,7 +78,9 @@ pub fn programs() -> &'static Path {
         std::fs::create_dir_all(&folder).unwrap();
         let entries = std::fs::read_dir(&sources).unwrap().map(|entry| entry.unwrap().path());
         for source in entries.filter(|path| path.extension().is_some_and(|end| end == "c")) {
-            compile(&source, &folder.join(source.file_stem().unwrap()), &[]);
+            let name = source.file_stem().unwrap();
+            let openmp = name.to_string_lossy().starts_with("openmp").then_some("-fopenmp");
+            compile(&source, &folder.join(name), openmp.as_slice());
         }
         compile(&sources.join("just_runs.c"), &folder.join("just_runs_static"), &["-static"]);
         folder
