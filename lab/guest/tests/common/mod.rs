@@ -7,6 +7,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+pub use rustix::process::Signal;
+
 /// The kernel that boots fastest, for what does not depend on the kernel.
 pub const FAST: &str = "6.1";
 
@@ -126,8 +129,8 @@ impl Running {
         wait_until(words, || self.said().contains(words));
     }
 
-    pub fn signal(&self, name: &str) {
-        send_signal(self.child.id(), name);
+    pub fn signal(&self, signal: Signal) {
+        send_signal(self.child.id(), signal);
     }
 
     /// Waits for the end and gives the exit status, or what a shell makes of a signal.
@@ -138,7 +141,23 @@ impl Running {
     }
 }
 
-pub fn send_signal(process: u32, name: &str) {
-    let status = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();
-    assert!(status.success());
+/// A test that fails half-way leaves no guest behind.
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            send_signal(self.child.id(), Signal::TERM);
+            let end = Instant::now() + Duration::from_secs(20);
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+                thread::sleep(Duration::from_millis(50));
+            }
+            // The lab's tether ends what a killed one leaves.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+pub fn send_signal(process: u32, signal: Signal) {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw).unwrap();
+    rustix::process::kill_process(process, signal).unwrap();
 }
