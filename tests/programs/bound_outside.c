@@ -25,6 +25,22 @@ static void check_places(const char *when) {
     }
 }
 
+// The helper that shares our memory, if there is one, is bound as we are.
+static void check_helper(void) {
+    DIR *processes = opendir("/proc");
+    must(processes, "/proc");
+    for (struct dirent *entry; (entry = readdir(processes));) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        cpu_set_t its, common;
+        // KCMP_VM.
+        if (pid <= 0 || pid == getpid() || syscall(SYS_kcmp, getpid(), pid, 1, 0, 0)) continue;
+        if (sched_getaffinity(pid, sizeof its, &its)) continue;
+        CPU_AND(&common, &its, &allowed);
+        must(CPU_EQUAL(&common, &its), "the helper may run on %d CPUs, %d of them ours", CPU_COUNT(&its), CPU_COUNT(&common));
+    }
+    closedir(processes);
+}
+
 int main(void) {
     int mode = 0, count = 0;
     // On most machines this fails only where the kernel has no NUMA.
@@ -39,6 +55,7 @@ int main(void) {
         pthread_t threads[THREADS];
         for (int i = 0; i < THREADS; i++) must(!pthread_create(&threads[i], NULL, work, NULL), "create");
         mark(memory, BYTES);
+        check_helper();
         for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
         check_places("touched");
     }

@@ -36,9 +36,6 @@ pub use runtime::{end, start};
 use quartier_kernel::{pagemap, sys, uffd};
 use quartier_session::{CpuBits, Session};
 
-/// Every CPU: what the helper may run on.
-static ALL_CPUS: CpuBits = CpuBits { words: [u64::MAX; quartier_session::NR_CPU_WORDS] };
-
 /// Where a thread is to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::sys::{self, PAGE, SysResult};
 use crate::uffd;
-use crate::{device, ranges};
+use crate::{affinity, device, ranges};
 
 const STACK_BYTES: usize = 1 << 20;
 
@@ -213,8 +213,9 @@ fn report(state: u32) {
     sys::futex_wake(&CONTROL.state);
 }
 
-/// Leaves the program's session, descriptors, affinity and memory policy. Signals are blocked
-/// already, inherited from the starting thread.
+/// Leaves the program's session, descriptors and memory policy, and the CPUs that the starting thread
+/// was narrowed to for those that the user allows. Signals are blocked already, inherited from that
+/// thread.
 fn settle_down() {
     let name = c"quartier-helper";
     // SAFETY: each call acts on the helper alone. `CLOSE_RANGE_UNSHARE` is not needed: the clone did
@@ -223,12 +224,9 @@ fn settle_down() {
         let _ = syscall!(Sysno::prctl, libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0);
         let _ = syscall!(Sysno::setsid);
         let _ = syscall!(Sysno::close_range, 0, u32::MAX, 0);
-        let _ = syscall!(
-            Sysno::sched_setaffinity,
-            0,
-            size_of_val(&crate::ALL_CPUS),
-            &raw const crate::ALL_CPUS
-        );
+    }
+    if let Some(base) = affinity::base() {
+        let _ = affinity::set(0, base);
     }
     let _ = sys::prefer_node(None);
 }
