@@ -320,12 +320,7 @@ impl Server {
     ) -> Result<Pulled, Errno> {
         let mut pulled = Pulled::default();
         if let Some(node) = node {
-            let mut runs = [Run::default(); PAGES / 2];
-            if let Ok((count, _)) = self.pagemap.scan(start, end, &mut runs) {
-                for run in runs[..count].iter().filter(|run| run.present()) {
-                    self.migrate(run.start().max(start), run.end().min(end), node, &mut pulled);
-                }
-            }
+            self.migrate_present(start, end, node, &mut pulled);
         }
         let ranges =
             [(start, end), block_of(address, self.orders.block_bytes, region), page_of(address)];
@@ -339,6 +334,21 @@ impl Server {
         }
         self.uffd.wake(address, PAGE);
         Ok(pulled)
+    }
+
+    fn migrate_present(&mut self, start: usize, end: usize, node: u32, pulled: &mut Pulled) {
+        let mut from = start;
+        while from < end {
+            let mut runs = [Run::default(); PAGES / 2];
+            let Ok((count, walked)) = self.pagemap.scan(from, end, &mut runs) else { return };
+            for run in runs[..count].iter().filter(|run| run.present()) {
+                self.migrate(run.start().max(from), run.end().min(end), node, pulled);
+            }
+            if walked <= from {
+                return;
+            }
+            from = walked;
+        }
     }
 
     fn migrate(&mut self, first: usize, last: usize, node: u32, pulled: &mut Pulled) {
