@@ -21,6 +21,9 @@ const STACK_BYTES: usize = 1 << 20;
 /// library's errno is away. Calls that would write errno write here, not into a program's thread.
 const THREAD_BLOCK_ABOVE: usize = 64 << 10;
 
+/// How often, a millisecond apart, the doorbell is asked for that the last helper still has.
+const HANG_UP_TRIES: usize = 1000;
+
 /// What the helper being started is for.
 static PURPOSE: AtomicU32 = AtomicU32::new(PURPOSE_SERVE);
 const PURPOSE_SERVE: u32 = 0;
@@ -54,6 +57,8 @@ fn start(orders: &Orders) -> bool {
     // Leaked: a few bytes for each helper, and it may be read at any time.
     ORDERS.store(Box::into_raw(Box::new(*orders)), Ordering::Release);
     CONTROL.program.store(sys::pid() as u32, Ordering::Relaxed);
+    // What the last helper no longer answered is not for this one.
+    CONTROL.request.store(super::REQUEST_NONE, Ordering::Relaxed);
     CONTROL.state.store(STATE_STARTING, Ordering::Release);
     PURPOSE.store(PURPOSE_SERVE, Ordering::Release);
     let started = doorbell().and_then(|()| mates::reserve()).and_then(|()| launch());
@@ -231,6 +236,25 @@ fn settle_down() {
     let _ = sys::prefer_node(None);
 }
 
+/// Puts the doorbell up. Who rang as the last helper went home touched a page that nobody served:
+/// it is there now, and would be silent for ever, so it is taken away first.
+fn hang_up(bell: uffd::Uffd) -> SysResult {
+    let doorbell = CONTROL.doorbell.load(Ordering::Relaxed);
+    let mut tries = 0;
+    loop {
+        // SAFETY: the doorbell page is ours and holds nothing.
+        let _ = unsafe { sys::madvise(doorbell, PAGE, libc::MADV_DONTNEED) };
+        match bell.register(doorbell, PAGE, uffd::MODE_MISSING) {
+            // The last helper's descriptors are closed a moment after it is gone.
+            Err(Errno::EBUSY) if tries < HANG_UP_TRIES => {
+                tries += 1;
+                sys::sleep_micros(1000);
+            }
+            result => return result,
+        }
+    }
+}
+
 fn set_up(orders: Orders) -> Option<Server> {
     let note = |reason| orders.slot.note(reason);
     let device = device::Source::find();
@@ -261,7 +285,7 @@ fn set_up(orders: Orders) -> Option<Server> {
     };
     let bell = device.open().ok()?;
     bell.begin_plain().ok()?;
-    bell.register(CONTROL.doorbell.load(Ordering::Relaxed), PAGE, uffd::MODE_MISSING).ok()?;
+    hang_up(bell).ok()?;
     let program = CONTROL.program.load(Ordering::Relaxed) as i32;
     // SAFETY: creates a descriptor.
     let pidfd = unsafe { syscall!(Sysno::pidfd_open, program, 0) }.ok()? as i32;
