@@ -1,6 +1,8 @@
 //! Which pages of a range are there: `PAGEMAP_SCAN` (Linux 6.7), which walks page tables and so costs
 //! what is resident, not what is reserved.
 
+use syscalls::Errno;
+
 use crate::sys::{self, SysResult};
 
 const PAGE_IS_PRESENT: u64 = 1 << 3;
@@ -62,8 +64,8 @@ impl Run {
     }
 }
 
-/// `/proc/self/pagemap`, open.
-#[derive(Debug)]
+/// `/proc/self/pagemap`, open. Copies are the same descriptor; whoever opened it closes it.
+#[derive(Clone, Copy, Debug)]
 pub struct Pagemap(i32);
 
 impl Pagemap {
@@ -72,8 +74,14 @@ impl Pagemap {
         sys::open(c"/proc/self/pagemap", libc::O_RDONLY).map(Self)
     }
 
-    /// Finds runs in `[start, end)`; gives how many, and where the scan stopped.
-    pub fn scan(&self, start: usize, end: usize, runs: &mut [Run]) -> SysResult<(usize, usize)> {
+    /// The runs in `[start, end)` in order, read from the kernel as they are asked for. After an error
+    /// there is no more.
+    pub fn runs(self, start: usize, end: usize) -> Runs {
+        Runs { pagemap: self, from: start, end, read: [Run::default(); BATCH], next: 0, count: 0 }
+    }
+
+    /// Reads runs from the start of `[start, end)`; gives how many, and where the walk stopped.
+    fn scan(self, start: usize, end: usize, runs: &mut [Run]) -> SysResult<(usize, usize)> {
         let mut argument = ScanArgument {
             size: size_of::<ScanArgument>() as u64,
             flags: 0,
@@ -94,35 +102,107 @@ impl Pagemap {
     }
 }
 
-impl Drop for Pagemap {
-    fn drop(&mut self) {
-        sys::close(self.0);
+/// Runs read from the kernel at a time.
+const BATCH: usize = 128;
+
+/// How often, a millisecond apart, a scan is tried for which the kernel has no memory.
+const MEMORY_TRIES: u32 = 10_000;
+
+/// The runs of a range, none of them beyond it; see [`Pagemap::runs`].
+#[derive(Debug)]
+pub struct Runs {
+    pagemap: Pagemap,
+    /// Where the next read begins.
+    from: usize,
+    end: usize,
+    read: [Run; BATCH],
+    next: usize,
+    count: usize,
+}
+
+impl Runs {
+    /// The kernel needs a few pages for the scan, and may have none for a moment.
+    fn scan_patiently(&mut self, start: usize) -> SysResult<(usize, usize)> {
+        for _ in 0..MEMORY_TRIES {
+            let result = self.pagemap.scan(start, self.end, &mut self.read);
+            if result != Err(Errno::ENOMEM) {
+                return result;
+            }
+            sys::sleep_micros(1000);
+        }
+        Err(Errno::ENOMEM)
+    }
+}
+
+impl Iterator for Runs {
+    type Item = SysResult<Run>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.count {
+            if self.from >= self.end {
+                return None;
+            }
+            let start = self.from;
+            // Whatever comes of it, this walk does not begin at the same place again.
+            self.from = self.end;
+            match self.scan_patiently(start) {
+                Err(error) => return Some(Err(error)),
+                Ok((0, _)) => return None,
+                Ok((count, walked)) => {
+                    (self.next, self.count) = (0, count);
+                    if walked > start {
+                        self.from = walked;
+                    }
+                }
+            }
+        }
+        let run = self.read[self.next];
+        self.next += 1;
+        Some(Ok(run))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::own;
     use crate::sys::PAGE;
 
-    #[test]
-    fn only_touched_pages_are_runs() {
-        let base = sys::map(16 * PAGE).unwrap();
-        for page in [2, 3, 9] {
+    /// A mapping with the pages touched that `touched` says.
+    fn mapping(pages: usize, touched: impl Fn(usize) -> bool) -> usize {
+        let base = own::map(pages * PAGE).unwrap();
+        for page in (0..pages).filter(|page| touched(*page)) {
             // SAFETY: inside the fresh mapping.
             unsafe { ((base + page * PAGE) as *mut u8).write(1) };
         }
-        let pagemap = Pagemap::open().unwrap();
-        let mut runs = [Run::default(); 8];
-        let Ok((count, walked)) = pagemap.scan(base, base + 16 * PAGE, &mut runs) else {
+        base
+    }
+
+    /// The runs of a range in pages from its start; `None` where the kernel has no page map scan.
+    fn runs(base: usize, pages: usize) -> Option<Vec<(usize, usize)>> {
+        let runs = Pagemap::open().unwrap().runs(base, base + pages * PAGE);
+        let runs: SysResult<Vec<_>> = runs.collect();
+        if runs.is_err() {
             println!("skipped: this kernel has no PAGEMAP_SCAN (Linux 6.7)");
-            return;
-        };
-        let found: Vec<_> = runs[..count].iter().map(|run| (run.start(), run.end())).collect();
-        assert_eq!(
-            found,
-            [(base + 2 * PAGE, base + 4 * PAGE), (base + 9 * PAGE, base + 10 * PAGE)]
-        );
-        assert_eq!(walked, base + 16 * PAGE);
+        }
+        let in_pages = |run: &Run| ((run.start() - base) / PAGE, (run.end() - base) / PAGE);
+        Some(runs.ok()?.iter().map(in_pages).collect())
+    }
+
+    #[test]
+    fn only_touched_pages_are_runs() {
+        let base = mapping(16, |page| [2, 3, 9].contains(&page));
+        let Some(found) = runs(base, 16) else { return };
+        assert_eq!(found, [(2, 4), (9, 10)]);
+    }
+
+    #[test]
+    fn more_runs_than_are_read_at_a_time_are_all_there() {
+        let base = mapping(8 * BATCH + 3, |page| page % 2 == 0);
+        for pages in [2 * BATCH - 1, 2 * BATCH, 2 * BATCH + 1, 8 * BATCH + 3] {
+            let Some(found) = runs(base, pages) else { return };
+            let expected: Vec<_> = (0..pages).step_by(2).map(|page| (page, page + 1)).collect();
+            assert_eq!(found, expected, "{pages} pages");
+        }
     }
 }

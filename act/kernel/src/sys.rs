@@ -72,30 +72,6 @@ pub unsafe fn ioctl<T>(fd: i32, request: usize, argument: &mut T) -> SysResult {
     unsafe { syscall!(Sysno::ioctl, fd, request, std::ptr::from_mut(argument)) }
 }
 
-/// Where our own mappings are asked for: far from where the kernel puts a program's, so that none of
-/// ours lies in a hole that the program has just made and is about to fill again (`MAP_FIXED`).
-static NEXT_OWN: std::sync::atomic::AtomicUsize =
-    std::sync::atomic::AtomicUsize::new(0x3a00_0000_0000);
-
-/// A private, zeroed, lazily filled mapping of our own, with a gap before the next one.
-pub fn map(len: usize) -> SysResult {
-    let step = len.next_multiple_of(HUGE) + HUGE;
-    let hint = NEXT_OWN.fetch_add(step, std::sync::atomic::Ordering::Relaxed);
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a fresh mapping; the hint is only taken where nothing is.
-    unsafe { syscall!(Sysno::mmap, hint, len, protection, flags, -1isize, 0) }
-}
-
-/// Gives back a mapping of our own.
-///
-/// # Safety
-/// Nothing may use the range any more.
-pub unsafe fn unmap(start: usize, len: usize) {
-    // SAFETY: the caller's contract.
-    let _ = unsafe { syscall!(Sysno::munmap, start, len) };
-}
-
 /// `madvise`.
 ///
 /// # Safety

@@ -1,5 +1,6 @@
-//! Core dumps: the kernel does not ask a userfaultfd while it dumps, so marked data would be missing. Before a signal that dumps core takes its default action,
-//! everything is given back; then the signal takes that action.
+//! Core dumps: the kernel does not ask a userfaultfd while it dumps, so marked data would be missing.
+//! Before a signal that dumps core takes its default action, everything is given back; then the signal
+//! takes that action.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;

@@ -1,5 +1,7 @@
 //! The program's mappings: a reader of `/proc/self/maps` that needs no heap.
 
+use quartier_kernel::own;
+
 use crate::sys::{self, SysResult};
 
 /// One mapping.
@@ -14,9 +16,11 @@ pub struct Range {
 }
 
 /// Calls `visit` for every mapping whose data is private to the process (thesis 4.4.3: heap, `mmap`
-/// memory and zero-filled data; not stacks, not files, not shared memory). `false` stops.
+/// memory and zero-filled data; not stacks, not files, not shared memory), but for our own. `false`
+/// stops.
 pub fn for_each_private(mut visit: impl FnMut(Range) -> bool) -> SysResult<()> {
-    for_each(|mapping| !mapping.private_data || visit(mapping))
+    let theirs = |mapping: &Range| mapping.private_data && !own::ZONE.contains(&mapping.start);
+    for_each(|mapping| !theirs(&mapping) || visit(mapping))
 }
 
 /// Calls `visit` for every mapping, in the order of their addresses. `false` stops.
@@ -102,14 +106,18 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_mapping_is_found() {
-        let base = sys::map(1 << 20).unwrap();
-        let mut found = false;
+    fn the_programs_mappings_are_found_and_ours_are_not() {
+        let memory = vec![1u8; 64 << 20];
+        let theirs = memory.as_ptr() as usize;
+        let ours = own::map(1 << 20).unwrap();
+        let mut found = [false; 2];
         for_each_private(|range| {
-            found |= range.start <= base && base < range.end;
+            for (found, address) in found.iter_mut().zip([theirs, ours]) {
+                *found |= range.start <= address && address < range.end;
+            }
             true
         })
         .unwrap();
-        assert!(found);
+        assert_eq!(found, [true, false]);
     }
 }

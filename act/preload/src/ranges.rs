@@ -1,10 +1,11 @@
-//! Ranges that are never marked: what the runtime itself, or the helper, needs in order to work.
+//! Ranges among the program's that are never marked, because the runtime or the helper needs them in
+//! order to work. Mappings that we made ourselves lie in a zone of their own (`quartier_kernel::own`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quartier_kernel::sys::PAGE;
 
-const OWN_MAX: usize = 4096;
+const OWN_MAX: usize = 64;
 
 static OWN: [[AtomicUsize; 2]; OWN_MAX] = [const { [const { AtomicUsize::new(0) }; 2] }; OWN_MAX];
 
@@ -40,9 +41,7 @@ fn keep_library() {
             });
         let ours = std::ptr::from_ref(&OWN) as usize;
         if segments.clone().any(|(start, end)| start <= ours && ours < end) {
-            segments.for_each(|(start, end)| {
-                keep(start, end);
-            });
+            segments.for_each(|(start, end)| keep(start, end));
             return 1;
         }
         0
@@ -51,9 +50,9 @@ fn keep_library() {
     unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) };
 }
 
-/// Notes a range of our own; `false` when no more can be noted.
-pub fn keep(start: usize, end: usize) -> bool {
-    OWN.iter().any(|[first, last]| {
+/// Notes a range. There are as many as a library has segments, and one more.
+fn keep(start: usize, end: usize) {
+    let _ = OWN.iter().any(|[first, last]| {
         let free = first.load(Ordering::Relaxed) == 0;
         let won =
             free && first.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -61,17 +60,7 @@ pub fn keep(start: usize, end: usize) -> bool {
             last.store(end, Ordering::Release);
         }
         won
-    })
-}
-
-/// Forgets a range that was noted.
-pub fn forget(start: usize) {
-    for [first, last] in &OWN {
-        if first.load(Ordering::Relaxed) == start {
-            last.store(0, Ordering::Relaxed);
-            first.store(0, Ordering::Release);
-        }
-    }
+    });
 }
 
 /// The lowest own range that overlaps `[start, end)`.
@@ -97,10 +86,10 @@ mod tests {
     #[test]
     fn an_own_range_is_seen_by_whatever_overlaps_it() {
         // Low addresses, where nothing of another test can be.
-        assert!(keep(0x1000, 0x2000));
+        keep(0x1000, 0x2000);
         assert_eq!(overlapping(0x1fff, 0x3000), Some((0x1000, 0x2000)));
         assert_eq!(overlapping(0x2000, 0x3000), None);
-        forget(0x1000);
+        forget_all();
         assert_eq!(overlapping(0, 0x3000), None);
     }
 }

@@ -192,6 +192,7 @@ impl Runtime {
             block_bytes_max: config.block_bytes_max as usize,
             split_huge: config.split_huge != 0,
             always_copy: config.always_copy != 0,
+            idle_ms: config.helper_idle_ms,
         }
     }
 

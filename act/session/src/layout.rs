@@ -151,6 +151,8 @@ pub struct Config {
     /// Not 0: blocks are copied even when they are local already, to measure what moving costs on a
     /// machine with one node.
     pub always_copy: u32,
+    /// How long a helper stays that has nothing marked.
+    pub helper_idle_ms: u32,
     /// Size of the block pulled at a first touch; a power of two, at least a page.
     pub block_bytes: u64,
     /// The block size up to which a sweeping thread's blocks grow; at least `block_bytes`.
@@ -160,6 +162,10 @@ pub struct Config {
 }
 
 impl Config {
+    /// How long a helper stays that has nothing marked: a program that has just lost its threads may
+    /// well make new ones.
+    pub const HELPER_IDLE_MS: u32 = 1000;
+
     /// `next-touch` with the documented defaults.
     #[must_use]
     pub fn new(policy: Policy, allowed: CpuBits) -> Self {
@@ -170,6 +176,7 @@ impl Config {
             initial_share_percent: 0,
             split_huge: 0,
             always_copy: 0,
+            helper_idle_ms: Self::HELPER_IDLE_MS,
             block_bytes: 64 << 10,
             block_bytes_max: 2 << 20,
             allowed,

@@ -57,6 +57,8 @@ reasons! {
     HelperKilled = 14 => "the program was ended because its helper process was killed: its data would have read as zeros; leave processes named quartier-helper alone",
     /// A range has a memory policy of its own.
     RangePolicySet = 15 => "memory that the program placed itself (mbind) stays where it put it; nothing to do",
+    /// More ranges than the kernel's limit on mappings leaves room for.
+    TooManyMappings = 16 => "some pages stay where they are: the program has so many mappings that following more would bring it near the kernel's limit; raise it with `sysctl vm.max_map_count`",
     /// The kernel refused a range.
     MarkFailed = 13 => "some ranges could not be marked: the kernel refused them; run with --report to see the counts",
 }

@@ -54,6 +54,8 @@ hazards! {
     a_program_with_nothing_special_runs: "just_runs",
     the_kernel_reads_and_writes_for_the_program: "kernel_io",
     locked_shared_file_and_wiped_memory_is_right: "locked_shared",
+    very_many_mappings_leave_the_program_enough: "many_mappings",
+    memory_moved_away_in_very_many_pieces: "many_pieces",
     mremap_that_keeps_the_old_place: "mremap_dontunmap",
     mappings_change_while_others_mark: "mremap_race",
     memory_with_a_policy_stays: "own_policy",
@@ -71,6 +73,14 @@ hazards! {
 fn many_threads_one_after_another_and_at_once() {
     let program = programs().join("many_threads");
     judge("under quartier run", &run(under_quartier(&program).args(["10000", "1000"]), 120));
+}
+
+#[test]
+fn marks_while_the_helper_goes_home_come_to_an_end() {
+    let program = programs().join("going_home");
+    let mut command = Command::new(quartier());
+    command.args(["run", "--force", "--quiet", "--helper-idle-ms", "1", "--"]).arg(&program);
+    judge("under quartier run", &run(&mut command, 60));
 }
 
 /// With the machine's core pattern as it is: where it is not a plain file, guests test it.
@@ -184,7 +194,13 @@ fn random_operations_differ_nowhere_under_quartier_run() {
     let operations = operations(100_000).to_string();
     let (wide, narrow) = (["--threads", "8", "--mib", "32"], ["--threads", "3", "--mib", "4"]);
     // On a machine with one node every page is local already: copying is asked for.
-    for (options, sizes) in [(&[][..], narrow), (&["--always-copy"], wide), (&[], wide)] {
+    let runs = [
+        (&[][..], narrow),
+        (&["--always-copy"], wide),
+        (&["--always-copy", "--helper-idle-ms", "1"], narrow),
+        (&[], wide),
+    ];
+    for (options, sizes) in runs {
         let mut command = Command::new(quartier());
         command.args(["run", "--force", "--quiet"]).args(options).arg("--").arg(torture());
         let ended = run(command.args(["--ops", &operations]).args(sizes), 600);

@@ -30,8 +30,13 @@ pub struct Sweep {
 impl Region {
     /// Maps it, empty.
     pub fn map(len: usize) -> anyhow::Result<Self> {
-        let reserved = sys::map(len + HUGE).ok().context("no address space for the region")?;
-        let base = reserved.next_multiple_of(HUGE);
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh mapping, nothing more.
+        let reserved =
+            unsafe { libc::mmap(std::ptr::null_mut(), len + HUGE, protection, flags, -1, 0) };
+        ensure!(reserved != libc::MAP_FAILED, "no address space for the region");
+        let base = (reserved as usize).next_multiple_of(HUGE);
         // SAFETY: our own fresh mapping; the advice changes no contents.
         unsafe { sys::madvise(base, len, libc::MADV_NOHUGEPAGE) }
             .ok()

@@ -1,6 +1,5 @@
 //! Keeping step with a program that changes its mappings while parts of them are marked.
 
-use quartier_kernel::pagemap::Run;
 use quartier_kernel::sys;
 use quartier_kernel::uffd;
 use quartier_session::Rung;
@@ -144,22 +143,19 @@ impl Server {
         loop {
             let Some(at) = self.regions.find(start) else { return false };
             let region = self.regions.all()[at];
-            let mut runs = [Run::default(); 64];
             let (first, last) = (region.shadow_of(region.start), region.shadow_of(region.end));
-            match self.pagemap.scan(first, last, &mut runs) {
-                Ok((0, walked)) if walked >= last => return true,
-                Ok((0, _)) | Err(_) => return true,
-                Ok((count, _)) => {
-                    for run in &runs[..count] {
-                        let (first, last) = (run.start().max(first), run.end().min(last));
-                        if self.move_back(&region, first, last) == Err(Errno::EAGAIN) {
-                            self.read_messages();
-                            break;
-                        }
-                        // What could not go back has no place left in the program.
-                        self.drop_shadow(first, last - first);
-                    }
+            let mut changed = false;
+            for run in self.pagemap.runs(first, last).map_while(Result::ok) {
+                if self.move_back(&region, run.start(), run.end()) == Err(Errno::EAGAIN) {
+                    self.read_messages();
+                    changed = true;
+                    break;
                 }
+                // What could not go back has no place left in the program.
+                self.drop_shadow(run.start(), run.end() - run.start());
+            }
+            if !changed {
+                return true;
             }
         }
     }

@@ -1,6 +1,5 @@
 //! Children of forks that the C library did not make: the kernel tells us of them (`CAP_SYS_PTRACE`).
 
-use quartier_kernel::pagemap::Run;
 use quartier_kernel::sys::{self, PAGE};
 use quartier_kernel::uffd::{MESSAGE_BYTES, Message, Uffd};
 use syscalls::Errno;
@@ -12,23 +11,9 @@ impl Server {
     pub(super) fn serve_child(&mut self, child: Uffd) {
         for at in 0..self.regions.len() {
             let region = self.regions.all()[at];
-            let mut runs = [Run::default(); 64];
-            let mut from = region.shadow_of(region.start);
-            let last = region.shadow_of(region.end);
-            while from < last {
-                let Ok((count, walked)) = self.pagemap.scan(from, last, &mut runs) else { break };
-                for run in &runs[..count] {
-                    self.copy_to_child(
-                        child,
-                        region.shadow_delta,
-                        run.start().max(from),
-                        run.end().min(last),
-                    );
-                }
-                if walked <= from {
-                    break;
-                }
-                from = walked;
+            let (first, last) = (region.shadow_of(region.start), region.shadow_of(region.end));
+            for run in self.pagemap.runs(first, last).map_while(Result::ok) {
+                self.copy_to_child(child, region.shadow_delta, run.start(), run.end());
             }
         }
         sys::close(child.0);

@@ -3,13 +3,13 @@
 use quartier_kernel::sys::{self, PAGE};
 use syscalls::Errno;
 
-use super::mates::{self, Job, Left, MATES_MAX};
+use super::mates::{self, Job};
 use super::regions::Region;
 use super::serve::Server;
 
 /// Bytes copied before their old pages are freed. Fewer pages than 34 are flushed from the TLB one by
 /// one, which costs more than all at once; many more leave the cache before they are used again.
-const COPY_CHUNK: usize = 256 << 10;
+pub(super) const COPY_CHUNK: usize = 256 << 10;
 
 impl Server {
     /// Copies `[first, last)` of the shadow to the program, allocating on `node`, and empties it.
@@ -21,37 +21,19 @@ impl Server {
         node: u32,
     ) -> Result<(), Errno> {
         self.prefer(Some(node));
-        if self.nr_mates > 0 && last - first > COPY_CHUNK {
-            self.copy_together(region, first, last, node)
-        } else {
-            self.copy_alone(region, first, last)
+        if self.nr_mates == 0 || last - first <= COPY_CHUNK {
+            return self.copy_alone(region, first, last);
         }
-    }
-
-    /// With mates. What they could not copy is left to [`Self::copy_alone`], which knows every case.
-    fn copy_together(
-        &mut self,
-        region: &Region,
-        first: usize,
-        last: usize,
-        node: u32,
-    ) -> Result<(), Errno> {
         let to_program = region.shadow_delta.wrapping_neg();
-        let piece_bytes = COPY_CHUNK;
-        let job = Job { uffd: self.uffd, first, last, to_program, node, piece_bytes };
-        let mut lefts: [Option<Left>; MATES_MAX + 2] = [None; MATES_MAX + 2];
-        let mut places = lefts.iter_mut();
+        let job = Job { uffd: self.uffd, first, last, to_program, node };
         // SAFETY: the shadow holds what the program has there.
-        unsafe {
-            mates::copy(&job, self.nr_mates, |left| {
-                places.next().into_iter().for_each(|place| *place = Some(left));
-            });
-        }
+        let lefts = unsafe { mates::copy(job, self.nr_mates) };
         self.uffd.wake(first.wrapping_add(to_program), last - first);
         for left in lefts.into_iter().flatten() {
             if left.error == Errno::EAGAIN {
                 return Err(Errno::EAGAIN);
             }
+            // What mates could not copy is left to one who knows every case.
             self.copy_alone(region, left.from, left.to)?;
         }
         Ok(())

@@ -64,6 +64,15 @@ fn tracer_of_status(status: &[u8]) -> Option<&[u8]> {
     line.split(|byte| *byte == b'\t').nth(1)
 }
 
+/// How many mappings a process may have (`vm.max_map_count`).
+pub(super) fn max_map_count() -> Option<usize> {
+    let fd = sys::open(c"/proc/sys/vm/max_map_count", libc::O_RDONLY).ok()?;
+    let mut digits = [0u8; 32];
+    let count = sys::pread(fd, &mut digits, 0);
+    sys::close(fd);
+    std::str::from_utf8(&digits[..count.ok()?]).ok()?.trim_end().parse().ok()
+}
+
 /// The CPU that a thread of this process last ran on, by `/proc/PID/task/TID/stat` (field 39).
 pub(super) fn last_cpu_of(tid: i32) -> Option<u32> {
     let mut path = [0u8; 64];
@@ -120,6 +129,11 @@ mod tests {
         for bad in [&b""[..], b"TracerPid:", b"Name:\tTracerPid:\t5"] {
             assert_eq!(tracer_of_status(bad), None);
         }
+    }
+
+    #[test]
+    fn the_limit_on_mappings_is_read() {
+        assert!(max_map_count().is_some_and(|limit| limit > 1000));
     }
 
     #[test]

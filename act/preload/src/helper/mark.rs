@@ -4,16 +4,21 @@ use quartier_session::{Counter, Reason, Rung};
 use syscalls::Errno;
 
 use super::changes::CHANGE_TRIES;
-use super::regions::{REGIONS_MAX, Region};
+use super::look;
+use super::regions::Region;
 use super::serve::Server;
 use crate::maps::{self, Range};
-use crate::pagemap::{Pagemap, Run};
 use crate::sys::{self, PAGE};
 use crate::threads;
 use crate::{ranges, uffd};
 
-/// Page runs read from the kernel at a time.
-const RUNS: usize = 512;
+/// Mappings that a region costs the process at most: its side mapping, which is two while pages are
+/// taken out, and two because its own mapping is cut before and after it.
+const MAPPINGS_PER_REGION: usize = 4;
+
+/// We take so much of the mappings that the kernel allows and the program has not used: one part of
+/// this many.
+const SHARE_OF_MAPPINGS: usize = 4;
 
 /// How often the mappings are read anew because the program changed them meanwhile.
 const PASSES_MAX: usize = 16;
@@ -26,10 +31,7 @@ impl Server {
     pub(super) fn mark(&mut self, start: usize, end: usize) {
         let began = sys::now_nanos();
         threads::forget_dead(self.program_pid);
-        let Ok(pagemap) = Pagemap::open() else {
-            self.orders.slot.note(Reason::MarkFailed);
-            return;
-        };
+        self.regions_max = self.regions_allowed();
         for _ in 0..PASSES_MAX {
             self.read_messages();
             let events = self.nr_events;
@@ -37,10 +39,10 @@ impl Server {
                 let range =
                     Range { start: range.start.max(start), end: range.end.min(end), ..range };
                 if range.start < range.end {
-                    self.mark_mapping(&pagemap, range);
+                    self.mark_mapping(range);
                 }
                 // What was read of the mappings is out of date once the program changes them.
-                self.regions.has_room(1) && self.nr_events == events
+                self.nr_events == events
             });
             if result.is_err() {
                 self.orders.slot.note(Reason::MarkFailed);
@@ -53,8 +55,22 @@ impl Server {
         self.orders.slot.add(Counter::MarkNanos, sys::now_nanos() - began);
     }
 
+    /// How many regions there may be, so that the program does not run into the kernel's limit on
+    /// mappings (`vm.max_map_count`) because of us.
+    fn regions_allowed(&self) -> usize {
+        let mut nr_mappings = 0usize;
+        let counted = maps::for_each(|_| {
+            nr_mappings += 1;
+            true
+        });
+        let (Some(limit), Ok(())) = (look::max_map_count(), counted) else { return 0 };
+        let ours = self.regions.len() * MAPPINGS_PER_REGION;
+        let left = (limit + ours).saturating_sub(nr_mappings);
+        left / SHARE_OF_MAPPINGS / MAPPINGS_PER_REGION
+    }
+
     /// Marks a mapping but for the ranges in it that are ours, a stack, or marked already.
-    fn mark_mapping(&mut self, pagemap: &Pagemap, range: Range) {
+    fn mark_mapping(&mut self, range: Range) {
         if range.end - range.start < self.orders.block_bytes {
             return;
         }
@@ -64,7 +80,7 @@ impl Server {
             let keep_out = self.next_keep_out(start, range.end);
             let end = keep_out.map_or(range.end, |(first, _)| first.max(start));
             if start < end {
-                self.mark_free_range(pagemap, start, end);
+                self.mark_free_range(start, end);
             }
             start = keep_out.map_or(range.end, |(_, last)| last.max(start + PAGE));
         }
@@ -80,38 +96,30 @@ impl Server {
     }
 
     /// Finds the resident stretches, closing gaps of up to a block, and marks each.
-    fn mark_free_range(&mut self, pagemap: &Pagemap, start: usize, end: usize) {
+    fn mark_free_range(&mut self, start: usize, end: usize) {
         if !sys::range_policy_is_default(start) {
             self.orders.slot.note(Reason::RangePolicySet);
             return;
         }
         let gap = self.orders.block_bytes;
-        let mut runs = [Run::default(); RUNS];
         let mut stretch: Option<(usize, usize)> = None;
-        let mut from = start;
         let events = self.nr_events;
-        while from < end && self.nr_events == events {
-            let Ok((count, walked)) = pagemap.scan(from, end, &mut runs) else {
+        for run in self.pagemap.runs(start, end) {
+            if self.nr_events != events {
+                return;
+            }
+            let Ok(run) = run else {
                 self.orders.slot.note(Reason::MarkFailed);
                 break;
             };
-            for run in &runs[..count] {
-                if self.nr_events != events {
-                    return;
+            stretch = match stretch {
+                Some((first, last)) if run.start() - last <= gap => Some((first, run.end())),
+                Some((first, last)) => {
+                    self.mark_stretch(first, last);
+                    Some((run.start(), run.end()))
                 }
-                stretch = match stretch {
-                    Some((first, last)) if run.start() - last <= gap => Some((first, run.end())),
-                    Some((first, last)) => {
-                        self.mark_stretch(first, last);
-                        Some((run.start(), run.end()))
-                    }
-                    None => Some((run.start(), run.end())),
-                };
-            }
-            if walked <= from {
-                break;
-            }
-            from = walked;
+                None => Some((run.start(), run.end())),
+            };
         }
         if let (Some((first, last)), true) = (stretch, self.nr_events == events) {
             self.mark_stretch(first, last);
@@ -123,8 +131,8 @@ impl Server {
         if end - start < self.orders.block_bytes {
             return;
         }
-        if !self.regions.has_room(REGIONS_MAX / 8) {
-            self.orders.slot.note(Reason::MarkFailed);
+        if self.regions.len() >= self.regions_max {
+            self.orders.slot.note(Reason::TooManyMappings);
             return;
         }
         let marked = match self.rung {
@@ -144,8 +152,9 @@ impl Server {
     fn mark_by_protection(&mut self, start: usize, end: usize) -> Result<usize, Errno> {
         let region = Region::new(start, end, self.orders.block_bytes)?;
         let protected = self
-            .uffd
-            .register(start, end - start, uffd::MODE_RWP)
+            .regions
+            .make_room(1)
+            .and_then(|()| self.uffd.register(start, end - start, uffd::MODE_RWP))
             .and_then(|_| self.uffd.rwprotect(start, end - start, true));
         if let Err(error) = protected {
             self.unregister(start, end);
@@ -158,11 +167,7 @@ impl Server {
 
     fn mark_by_move(&mut self, start: usize, end: usize) -> Result<usize, Errno> {
         let len = end - start;
-        let mut region = Region::new(start, end, self.orders.block_bytes)?;
-        if let Err(error) = region.reserve_shadow() {
-            region.free(self.uffd);
-            return Err(error);
-        }
+        let region = Region::with_shadow(start, end, self.orders.block_bytes)?;
         let shadow = region.shadow_of(start);
         // The range first: from here on a touch of a page that is on its way waits for us.
         let registered = self
@@ -179,22 +184,16 @@ impl Server {
         // SAFETY: the shadow is ours; nobody waits there. Unregistered, it raises no events.
         let _ = unsafe { self.uffd.unregister(shadow, len) };
         self.taking_since = None;
-        match taken {
-            None => {
-                self.unregister(start, end);
-                region.free(self.uffd);
-            }
-            Some(0) => {
-                let at = self.regions.find(start);
-                at.into_iter().for_each(|at| self.finish(at));
-            }
-            Some(_) => {}
+        if taken.is_none() {
+            self.unregister(start, end);
+            region.free(self.uffd);
         }
         Ok(taken.unwrap_or(0) / PAGE)
     }
 
     /// Moves every page that the kernel hands over into the shadow; gives the bytes taken, or `None`
-    /// when the program has changed its mappings since they were read: then nothing was taken.
+    /// when nothing was: because the kernel hands over none, there is no room in the table, or the
+    /// program has changed its mappings since they were read.
     ///
     /// The kernel refuses (`EAGAIN`) while a change has not been read from it. So at the first move
     /// that succeeds without such a change having been read, the mappings are as they were read, and
@@ -204,6 +203,9 @@ impl Server {
         let (mut at, mut taken, mut tries, mut longest) = (start, 0, 0, end - start);
         let mut entered = false;
         while at < end {
+            if !entered && self.regions.make_room(1).is_err() {
+                return None;
+            }
             let current = if entered {
                 self.regions.find(at).map(|index| self.regions.all()[index])
             } else {
@@ -257,14 +259,13 @@ impl Server {
                 }
             }
         }
-        if !entered {
-            self.enter(region);
-        }
-        Some(taken)
+        entered.then_some(taken)
     }
 
+    /// Enters a region; the caller has made room for it.
     fn enter(&mut self, region: Region) {
-        self.orders.slot.add(Counter::BlocksMarked, region.nr_pending as u64);
-        self.regions.insert(region);
+        if self.regions.insert(region).is_ok() {
+            self.orders.slot.add(Counter::BlocksMarked, region.nr_pending as u64);
+        }
     }
 }

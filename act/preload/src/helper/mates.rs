@@ -8,11 +8,13 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
+use quartier_kernel::own;
 use quartier_kernel::uffd::Uffd;
 use syscalls::Errno;
 
+use super::copy::COPY_CHUNK;
+use crate::affinity;
 use crate::sys::{self, SysResult};
-use crate::{affinity, ranges};
 
 /// Mates of a helper at most.
 pub(super) const MATES_MAX: usize = 3;
@@ -39,8 +41,6 @@ pub(super) struct Job {
     pub to_program: usize,
     /// Where the copy is allocated.
     pub node: u32,
-    /// Bytes of a piece.
-    pub piece_bytes: usize,
 }
 
 /// A piece that could not be copied to its end: `[from, to)` of the shadow is left.
@@ -58,7 +58,6 @@ struct Board {
     last: AtomicUsize,
     to_program: AtomicUsize,
     node: AtomicU32,
-    piece_bytes: AtomicUsize,
 }
 
 static BOARD: Board = Board {
@@ -67,8 +66,17 @@ static BOARD: Board = Board {
     last: AtomicUsize::new(0),
     to_program: AtomicUsize::new(0),
     node: AtomicU32::new(0),
-    piece_bytes: AtomicUsize::new(0),
 };
+
+impl Board {
+    fn write(&self, job: Job) {
+        self.uffd.store(job.uffd.0, Ordering::Relaxed);
+        self.next.store(job.first, Ordering::Relaxed);
+        self.last.store(job.last, Ordering::Relaxed);
+        self.to_program.store(job.to_program, Ordering::Relaxed);
+        self.node.store(job.node, Ordering::Relaxed);
+    }
+}
 
 struct Mate {
     /// Not zero while the mate uses its stack: the kernel clears it when the mate is gone.
@@ -78,6 +86,28 @@ struct Mate {
     left_from: AtomicUsize,
     left_to: AtomicUsize,
     left_error: AtomicI32,
+}
+
+impl Mate {
+    fn note(&self, left: Option<Left>) {
+        self.left_from.store(left.map_or(0, |left| left.from), Ordering::Relaxed);
+        self.left_to.store(left.map_or(0, |left| left.to), Ordering::Relaxed);
+        self.left_error.store(left.map_or(0, |left| left.error.into_raw()), Ordering::Relaxed);
+    }
+
+    /// Waits until a mate that was called is through, unless it has not begun; gives what it left.
+    fn finished(&self) -> Option<Left> {
+        if self.state.compare_exchange(CALLED, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            return None;
+        }
+        while self.state.load(Ordering::Acquire) == BUSY {
+            sys::futex_wait(&self.state, BUSY, 100);
+        }
+        let (from, to) =
+            (self.left_from.load(Ordering::Relaxed), self.left_to.load(Ordering::Relaxed));
+        let error = Errno::new(self.left_error.load(Ordering::Relaxed));
+        (from != 0).then_some(Left { from, to, error })
+    }
 }
 
 static MATES: [Mate; MATES_MAX] = [const {
@@ -100,13 +130,10 @@ pub(super) fn wanted() -> usize {
     (cpus as usize).saturating_sub(1).min(MATES_MAX)
 }
 
-/// Reserves the stacks, once; called by the program, which alone may note ranges.
+/// Reserves the stacks, once.
 pub(super) fn reserve() -> SysResult<()> {
     if STACKS.load(Ordering::Relaxed) == 0 {
-        let bytes = MATES_MAX * STACK_BYTES;
-        let stacks = sys::map(bytes)?;
-        ranges::keep(stacks, stacks + bytes);
-        STACKS.store(stacks, Ordering::Release);
+        STACKS.store(own::map(MATES_MAX * STACK_BYTES)?, Ordering::Release);
     }
     Ok(())
 }
@@ -162,10 +189,6 @@ pub(super) fn wait_until_gone() {
 /// In a child after `fork`: there are none.
 pub(super) fn forget() {
     MATES.iter().for_each(|mate| mate.alive.store(0, Ordering::Relaxed));
-    let stacks = STACKS.load(Ordering::Relaxed);
-    if stacks != 0 {
-        ranges::keep(stacks, stacks + MATES_MAX * STACK_BYTES);
-    }
 }
 
 extern "C" fn work(mate: *mut c_void) -> libc::c_int {
@@ -182,53 +205,38 @@ extern "C" fn work(mate: *mut c_void) -> libc::c_int {
         if preferred != Some(node) && sys::prefer_node(Some(node)).is_ok() {
             preferred = Some(node);
         }
-        let left = take_pieces();
-        mate.left_from.store(left.map_or(0, |left| left.from), Ordering::Relaxed);
-        mate.left_to.store(left.map_or(0, |left| left.to), Ordering::Relaxed);
-        mate.left_error.store(left.map_or(0, |left| left.error.into_raw()), Ordering::Relaxed);
+        mate.note(take_pieces());
         mate.state.store(IDLE, Ordering::Release);
         sys::futex_wake(&mate.state);
     }
 }
 
-/// Copies with the first `mates`; wakes nobody in the program. Calls `visit` for what is left.
+/// What the helper and each mate left of a copy, and what nobody took.
+pub(super) type Lefts = [Option<Left>; MATES_MAX + 2];
+
+/// Copies with the first `mates`; wakes nobody in the program.
 ///
 /// # Safety
 /// The shadow must hold what the program believes is at its addresses.
-pub(super) unsafe fn copy(job: &Job, mates: usize, mut visit: impl FnMut(Left)) {
-    BOARD.uffd.store(job.uffd.0, Ordering::Relaxed);
-    BOARD.next.store(job.first, Ordering::Relaxed);
-    BOARD.last.store(job.last, Ordering::Relaxed);
-    BOARD.to_program.store(job.to_program, Ordering::Relaxed);
-    BOARD.node.store(job.node, Ordering::Relaxed);
-    BOARD.piece_bytes.store(job.piece_bytes, Ordering::Relaxed);
-    let pieces = (job.last - job.first).div_ceil(job.piece_bytes);
+pub(super) unsafe fn copy(job: Job, mates: usize) -> Lefts {
+    let pieces = (job.last - job.first).div_ceil(COPY_CHUNK);
     let mates = &MATES[..mates.min(pieces - 1)];
+    BOARD.write(job);
     for mate in mates {
         mate.state.store(CALLED, Ordering::Release);
         sys::futex_wake(&mate.state);
     }
-    take_pieces().into_iter().for_each(&mut visit);
-    for mate in mates {
-        let unbegun =
-            mate.state.compare_exchange(CALLED, IDLE, Ordering::AcqRel, Ordering::Acquire);
-        if unbegun.is_ok() {
-            continue;
-        }
-        while mate.state.load(Ordering::Acquire) == BUSY {
-            sys::futex_wait(&mate.state, BUSY, 100);
-        }
-        let from = mate.left_from.load(Ordering::Relaxed);
-        if from != 0 {
-            let to = mate.left_to.load(Ordering::Relaxed);
-            visit(Left { from, to, error: Errno::new(mate.left_error.load(Ordering::Relaxed)) });
-        }
+    let mut lefts: Lefts = [None; MATES_MAX + 2];
+    lefts[MATES_MAX] = take_pieces();
+    for (left, mate) in lefts.iter_mut().zip(mates) {
+        *left = mate.finished();
     }
     // Whoever meets an error takes no further piece, so some may be left when all do.
     let next = BOARD.next.load(Ordering::Relaxed);
     if next < job.last {
-        visit(Left { from: next, to: job.last, error: Errno::EAGAIN });
+        lefts[MATES_MAX + 1] = Some(Left { from: next, to: job.last, error: Errno::EAGAIN });
     }
+    lefts
 }
 
 /// Takes pieces until there is none, or one cannot be copied to its end.
@@ -236,13 +244,12 @@ fn take_pieces() -> Option<Left> {
     let uffd = Uffd(BOARD.uffd.load(Ordering::Relaxed));
     let last = BOARD.last.load(Ordering::Relaxed);
     let to_program = BOARD.to_program.load(Ordering::Relaxed);
-    let piece_bytes = BOARD.piece_bytes.load(Ordering::Relaxed);
     loop {
-        let from = BOARD.next.fetch_add(piece_bytes, Ordering::Relaxed);
+        let from = BOARD.next.fetch_add(COPY_CHUNK, Ordering::Relaxed);
         if from >= last {
             return None;
         }
-        let to = (from + piece_bytes).min(last);
+        let to = (from + COPY_CHUNK).min(last);
         let mut at = from;
         while at < to {
             // SAFETY: by the contract of `copy`, whose job this is.

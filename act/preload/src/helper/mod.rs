@@ -11,6 +11,7 @@
 mod changes;
 mod child;
 mod copy;
+mod homes;
 mod look;
 mod mark;
 mod mates;
@@ -18,6 +19,7 @@ mod pull;
 mod regions;
 mod serve;
 mod spawn;
+mod table;
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -41,6 +43,8 @@ pub struct Orders {
     pub split_huge: bool,
     /// Whether blocks are copied even when they are local already.
     pub always_copy: bool,
+    /// How long to stay with nothing marked.
+    pub idle_ms: u32,
 }
 
 const STATE_NONE: u32 = 0;

@@ -3,14 +3,12 @@
 use quartier_session::{Counter, Rung};
 use syscalls::Errno;
 
+use super::homes::{Homes, PAGES, pages};
 use super::regions::Region;
 use super::serve::Server;
 use crate::pagemap::Run;
 use crate::sys::{self, HUGE, PAGE};
 use crate::threads::Thread;
-
-/// Pages of one pull at most: a huge page.
-const PAGES: usize = HUGE / PAGE;
 
 /// Pages from one of a sample to the next.
 const SAMPLE_STRIDE: usize = 16;
@@ -126,9 +124,8 @@ impl Server {
             return None;
         }
         let at_start = address - first < self.orders.block_bytes;
-        if at_start
-            || self.same_node(region.shadow_of(address), region.shadow_of(address) + PAGE).1 == node
-        {
+        let touched = region.shadow_of(address);
+        if at_start || Homes::ask(touched, touched + PAGE, PAGE).first() == node {
             return Some((first, first + HUGE));
         }
         if self.rung == Rung::Rwp {
@@ -149,10 +146,8 @@ impl Server {
 
     /// Where the first huge page in `[from, to)` begins.
     fn huge_run(&mut self, region: &Region, from: usize, to: usize) -> Option<usize> {
-        let mut runs = [Run::default(); PAGES / 2];
-        let (first, last) = (region.shadow_of(from), region.shadow_of(to));
-        let (count, _) = self.pagemap.scan(first, last, &mut runs).ok()?;
-        let huge = runs[..count].iter().find(|run| run.huge())?;
+        let mut runs = self.pagemap.runs(region.shadow_of(from), region.shadow_of(to));
+        let huge = runs.find_map(|run| run.ok().filter(Run::huge))?;
         Some(huge.start().wrapping_sub(region.shadow_delta))
     }
 
@@ -166,23 +161,11 @@ impl Server {
     ) -> Result<Pulled, Errno> {
         let mut pulled = Pulled::default();
         let mut found = false;
-        let mut from = start;
-        while from < end {
-            let to = end.min(from + HUGE);
-            let mut runs = [Run::default(); PAGES / 2];
-            let (first, last) = (region.shadow_of(from), region.shadow_of(to));
-            let Ok((count, walked)) = self.pagemap.scan(first, last, &mut runs) else { break };
-            for run in &runs[..count] {
-                let (first, last) = (run.start().max(first), run.end().min(last));
-                let shadow = region.shadow_of(address);
-                found |= first <= shadow && shadow < last;
-                self.bring_back(region, (first, last), run, node, &mut pulled)?;
-            }
-            let walked = walked.wrapping_sub(region.shadow_delta);
-            if walked <= from {
-                break;
-            }
-            from = walked;
+        let touched = region.shadow_of(address);
+        for run in self.pagemap.runs(region.shadow_of(start), region.shadow_of(end)) {
+            let run = run?;
+            found |= run.start() <= touched && touched < run.end();
+            self.bring_back(region, &run, node, &mut pulled)?;
         }
         if !found {
             // Never written, or dropped by the program: zero. If it is there after all (a page that
@@ -202,11 +185,11 @@ impl Server {
     fn bring_back(
         &mut self,
         region: &Region,
-        (first, last): (usize, usize),
         run: &Run,
         node: Option<u32>,
         pulled: &mut Pulled,
     ) -> Result<(), Errno> {
+        let (first, last) = (run.start(), run.end());
         let (Some(node), true) = (node, run.present()) else {
             pulled.kept += (last - first) / PAGE;
             return self.move_back(region, first, last);
@@ -215,67 +198,35 @@ impl Server {
             pulled.moved += (last - first) / PAGE;
             return self.copy_back(region, first, last, node);
         }
-        let mut homes = [-1; PAGES];
-        self.homes(first, last, PAGE, &mut homes);
         let always_copy = self.orders.always_copy;
         let here = |home: &i32| *home == node as i32 && !always_copy;
-        let homes = &homes[..(last - first) / PAGE];
-        let mut at = 0;
-        while at < homes.len() {
-            let local = here(&homes[at]);
-            let count = homes[at..].iter().take_while(|home| here(home) == local).count();
-            let start = first + at * PAGE;
-            let end = start + count * PAGE;
-            if local {
-                pulled.kept += count;
-                self.move_back(region, start, end)?;
-            } else {
-                pulled.moved += count;
-                self.copy_back(region, start, end, node)?;
+        for from in (first..last).step_by(HUGE) {
+            let homes = Homes::ask(from, last, PAGE);
+            let mut at = from;
+            for group in homes.all().chunk_by(|a, b| here(a) == here(b)) {
+                let end = at + group.len() * PAGE;
+                if here(&group[0]) {
+                    pulled.kept += group.len();
+                    self.move_back(region, at, end)?;
+                } else {
+                    pulled.moved += group.len();
+                    self.copy_back(region, at, end, node)?;
+                }
+                at = end;
             }
-            at += count;
         }
         Ok(())
     }
 
     /// Whether a long run has no page here, as far as a sample of every sixteenth shows. Then copying
     /// is right for every page; to ask for each takes a fifth of the time of copying it.
-    fn all_elsewhere(&mut self, first: usize, last: usize, node: u32) -> bool {
+    fn all_elsewhere(&self, first: usize, last: usize, node: u32) -> bool {
         if last - first < 4 * SAMPLE_STRIDE * PAGE {
             return false;
         }
-        let mut homes = [-1; PAGES];
-        let count = self.homes(first, last, SAMPLE_STRIDE * PAGE, &mut homes);
         let elsewhere = |home: &i32| *home >= 0 && *home != node as i32;
-        count > 0 && (homes[..count].iter().all(elsewhere) || self.orders.always_copy)
-    }
-
-    /// The node of a page every `stride` bytes, negative where unknown; gives how many were asked for.
-    fn homes(&self, first: usize, last: usize, stride: usize, homes: &mut [i32; PAGES]) -> usize {
-        let mut pages = [0usize; PAGES];
-        let mut count = 0;
-        for (page, address) in pages.iter_mut().zip((first..last).step_by(stride)) {
-            *page = address;
-            count += 1;
-        }
-        match sys::query_nodes(&pages[..count], homes) {
-            Ok(_) => count,
-            Err(_) => 0,
-        }
-    }
-
-    /// How far from `start` the pages are on one node, and which (`None`: unknown).
-    fn same_node(&mut self, start: usize, end: usize) -> (usize, Option<u32>) {
-        let count = ((end - start) / PAGE).min(PAGES);
-        let (mut pages, mut status) = ([0usize; PAGES], [0i32; PAGES]);
-        for (index, page) in pages[..count].iter_mut().enumerate() {
-            *page = start + index * PAGE;
-        }
-        if sys::query_nodes(&pages[..count], &mut status).is_err() {
-            return (count * PAGE, None);
-        }
-        let same = status[..count].iter().take_while(|node| **node == status[0]).count();
-        (same * PAGE, u32::try_from(status[0]).ok())
+        let homes = Homes::ask(first, last, SAMPLE_STRIDE * PAGE);
+        self.orders.always_copy || homes.all().iter().all(elsewhere)
     }
 
     /// Moves `[first, last)` of the shadow back without a copy; page by page where the kernel does
@@ -337,41 +288,31 @@ impl Server {
     }
 
     fn migrate_present(&mut self, start: usize, end: usize, node: u32, pulled: &mut Pulled) {
-        let mut from = start;
-        while from < end {
-            let mut runs = [Run::default(); PAGES / 2];
-            let Ok((count, walked)) = self.pagemap.scan(from, end, &mut runs) else { return };
-            for run in runs[..count].iter().filter(|run| run.present()) {
-                self.migrate(run.start().max(from), run.end().min(end), node, pulled);
+        let runs = self.pagemap.runs(start, end).map_while(Result::ok);
+        for run in runs.filter(Run::present) {
+            for from in (run.start()..run.end()).step_by(HUGE) {
+                let homes = Homes::ask(from, run.end(), PAGE);
+                let away = |home: &i32| *home >= 0 && *home != node as i32;
+                let mut at = from;
+                for group in homes.all().chunk_by(|a, b| away(a) == away(b)) {
+                    let end = at + group.len() * PAGE;
+                    let arrived = if away(&group[0]) { self.migrate(at, end, node) } else { 0 };
+                    pulled.moved += arrived;
+                    pulled.kept += group.len() - arrived;
+                    at = end;
+                }
             }
-            if walked <= from {
-                return;
-            }
-            from = walked;
         }
     }
 
-    fn migrate(&mut self, first: usize, last: usize, node: u32, pulled: &mut Pulled) {
-        let mut at = first;
-        while at < last {
-            let (len, home) = self.same_node(at, last);
-            if home == Some(node) || home.is_none() {
-                pulled.kept += len / PAGE;
-            } else {
-                let count = len / PAGE;
-                let (mut pages, mut status) = ([0usize; PAGES], [-1i32; PAGES]);
-                for (index, page) in pages[..count].iter_mut().enumerate() {
-                    *page = at + index * PAGE;
-                }
-                let nodes = [node as i32; PAGES];
-                let _ = sys::move_pages(&pages[..count], &nodes, &mut status);
-                let arrived = status[..count].iter().filter(|at| **at == node as i32).count();
-                pulled.moved += arrived;
-                pulled.kept += count - arrived;
-                self.orders.slot.add(Counter::PagesBusy, (count - arrived) as u64);
-            }
-            at += len;
-        }
+    /// Migrates up to [`PAGES`] pages; gives how many arrived.
+    fn migrate(&mut self, first: usize, last: usize, node: u32) -> usize {
+        let (pages, count) = pages(first, last, PAGE);
+        let mut status = [-1i32; PAGES];
+        let _ = sys::move_pages(&pages[..count], &[node as i32; PAGES], &mut status);
+        let arrived = status[..count].iter().filter(|at| **at == node as i32).count();
+        self.orders.slot.add(Counter::PagesBusy, (count - arrived) as u64);
+        arrived
     }
 }
 

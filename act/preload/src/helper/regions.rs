@@ -1,15 +1,17 @@
 //! What is marked: a sorted table of regions, used by the helper alone.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use crate::ranges;
+use quartier_kernel::own;
+
+use super::table::Table;
 use crate::sys::{self, PAGE, SysResult};
 use crate::uffd::Uffd;
 
-/// Regions at one time; ranges beyond that stay unmarked.
-pub const REGIONS_MAX: usize = 16_384;
-
 const PENDING: u8 = 1;
+
+/// Bytes before the block flags: how many regions use them.
+const HEAD_BYTES: usize = size_of::<AtomicUsize>();
 
 /// A marked range of the program.
 ///
@@ -26,52 +28,58 @@ pub struct Region {
     pub shadow_delta: usize,
     /// Blocks not yet pulled.
     pub nr_pending: usize,
-    flags: usize,
+    /// The mapping that holds the flags, and on the `move` rung the shadow. The parts of a region that
+    /// was cut share it.
+    side: (usize, usize),
     flags_origin: usize,
     flags_len: usize,
-    owns_mappings: bool,
-    shadow: (usize, usize),
 }
 
 impl Region {
     /// A region without shadow, all blocks pending.
     pub fn new(start: usize, end: usize, block_bytes: usize) -> SysResult<Self> {
+        let (region, _) = Self::with_side(start, end, block_bytes, 0)?;
+        Ok(region)
+    }
+
+    /// A region with a shadow, at the same offset within a huge page.
+    pub fn with_shadow(start: usize, end: usize, block_bytes: usize) -> SysResult<Self> {
+        let offset = start % sys::HUGE;
+        let bytes = offset + (end - start);
+        let (mut region, boundary) = Self::with_side(start, end, block_bytes, bytes)?;
+        region.shadow_delta = (boundary + offset).wrapping_sub(start);
+        Ok(region)
+    }
+
+    /// A region with its flags just before the huge page boundary that is given, and so many bytes
+    /// after that: no huge page may hold flags and shadow.
+    fn with_side(
+        start: usize,
+        end: usize,
+        block_bytes: usize,
+        above: usize,
+    ) -> SysResult<(Self, usize)> {
         let flags_origin = start / block_bytes;
         let nr_blocks = (end - 1) / block_bytes - flags_origin + 1;
-        let flags_len = nr_blocks.next_multiple_of(PAGE);
-        let flags = sys::map(flags_len)?;
-        ranges::keep(flags, flags + flags_len);
+        let below = (HEAD_BYTES + nr_blocks).next_multiple_of(PAGE);
+        let boundary = own::map_around(below, above)?;
+        let side = (boundary - below, below + above);
+        // SAFETY: a fresh mapping of ours. A child has no use for it (it gets its data before).
+        let _ = unsafe { sys::madvise(side.0, side.1, libc::MADV_DONTFORK) };
         let region = Self {
             start,
             end,
             shadow_delta: 0,
             nr_pending: nr_blocks,
-            flags,
+            side,
             flags_origin,
-            flags_len,
-            owns_mappings: true,
-            shadow: (0, 0),
+            flags_len: nr_blocks,
         };
+        region.users().store(1, Ordering::Relaxed);
         for block in 0..nr_blocks {
             region.flag(block).store(PENDING, Ordering::Relaxed);
         }
-        Ok(region)
-    }
-
-    /// Reserves the shadow range, at the same offset within a huge page.
-    pub fn reserve_shadow(&mut self) -> SysResult<()> {
-        let len = self.end - self.start;
-        let reserved = len + sys::HUGE;
-        let base = sys::map(reserved)?;
-        ranges::keep(base, base + reserved);
-        let offset = self.start % sys::HUGE;
-        let shadow = base.next_multiple_of(sys::HUGE) + offset;
-        let shadow = if shadow - base >= sys::HUGE { shadow - sys::HUGE } else { shadow };
-        self.shadow = (base, reserved);
-        self.shadow_delta = shadow.wrapping_sub(self.start);
-        // SAFETY: a fresh mapping of ours. A child has no use for it (it gets its data before).
-        let _ = unsafe { sys::madvise(base, reserved, libc::MADV_DONTFORK) };
-        Ok(())
+        Ok((region, boundary))
     }
 
     /// The shadow address of an address.
@@ -79,10 +87,16 @@ impl Region {
         address.wrapping_add(self.shadow_delta)
     }
 
+    /// How many regions use the side mapping.
+    fn users(&self) -> &AtomicUsize {
+        // SAFETY: the head of the side mapping, which lives as long as a region that uses it.
+        unsafe { &*(self.side.0 as *const AtomicUsize) }
+    }
+
     fn flag(&self, index: usize) -> &AtomicU8 {
         debug_assert!(index < self.flags_len);
-        // SAFETY: inside the flags' mapping, which lives as long as the region; atomics.
-        unsafe { &*((self.flags + index) as *const AtomicU8) }
+        // SAFETY: inside the side mapping, which lives as long as a region that uses it; atomics.
+        unsafe { &*((self.side.0 + HEAD_BYTES + index) as *const AtomicU8) }
     }
 
     fn flag_at(&self, address: usize, block_bytes: usize) -> Option<&AtomicU8> {
@@ -111,81 +125,55 @@ impl Region {
         settled
     }
 
-    /// Gives back the region's own mappings. The shadow may still be registered with `uffd`, and
-    /// unmapping it then would make us wait for ourselves to read the event.
+    /// Gives back the side mapping, unless another region uses it. The shadow may still be registered
+    /// with `uffd`, and unmapping it then would make us wait for ourselves to read the event.
     pub fn free(&self, uffd: Uffd) {
-        if !self.owns_mappings {
+        if self.users().fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
-        for (start, len) in [(self.flags, self.flags_len), self.shadow] {
-            if len != 0 {
-                ranges::forget(start);
-                // SAFETY: ours; nobody waits there.
-                let _ = unsafe { uffd.unregister(start, len) };
-                // SAFETY: ours; the region is gone, and its shadow was emptied before.
-                unsafe { sys::unmap(start, len) };
-            }
+        let (start, len) = self.side;
+        // SAFETY: ours; nobody waits there, and its shadow was emptied before.
+        unsafe {
+            let _ = uffd.unregister(start, len);
+            own::unmap(start, len);
         }
     }
 }
 
-/// The table, sorted by start, in a mapping of its own.
+/// The table, sorted by start.
 #[derive(Debug)]
-pub struct Regions {
-    base: *mut Region,
-    len: usize,
-}
+pub struct Regions(Table<Region>);
 
 impl Regions {
     /// An empty table.
     pub fn new() -> SysResult<Self> {
-        let bytes = (REGIONS_MAX * size_of::<Region>()).next_multiple_of(PAGE);
-        let base = sys::map(bytes)?;
-        ranges::keep(base, base + bytes);
-        Ok(Self { base: base as *mut Region, len: 0 })
+        Table::new().map(Self)
     }
 
     /// All regions.
     pub fn all(&mut self) -> &mut [Region] {
-        // SAFETY: the first `len` entries were written by `insert`; the helper is the only user.
-        unsafe { std::slice::from_raw_parts_mut(self.base, self.len) }
+        self.0.all()
     }
 
     /// How many regions there are.
     pub fn len(&self) -> usize {
-        self.len
+        self.0.len()
     }
 
-    /// Whether there is room for `count` more.
-    pub fn has_room(&self, count: usize) -> bool {
-        self.len + count <= REGIONS_MAX
+    /// Makes sure that `count` more regions fit; a region that is cut becomes two.
+    pub fn make_room(&mut self, count: usize) -> SysResult<()> {
+        self.0.make_room(count)
     }
 
-    /// Enters a region; the caller has checked that there is room.
-    pub fn insert(&mut self, region: Region) {
-        if !self.has_room(1) {
-            return;
-        }
+    /// Enters a region.
+    pub fn insert(&mut self, region: Region) -> SysResult<()> {
         let at = self.all().partition_point(|other| other.start < region.start);
-        // SAFETY: `len` is below the mapping's capacity, so one more entry fits.
-        unsafe {
-            let place = self.base.add(at);
-            place.copy_to(place.add(1), self.len - at);
-            place.write(region);
-        }
-        self.len += 1;
+        self.0.insert(at, region)
     }
 
     /// Takes the region at an index out.
     pub fn remove(&mut self, at: usize) -> Region {
-        let region = self.all()[at];
-        // SAFETY: `at` is below `len` (checked by the index above).
-        unsafe {
-            let place = self.base.add(at);
-            place.add(1).copy_to(place, self.len - at - 1);
-        }
-        self.len -= 1;
-        region
+        self.0.remove(at)
     }
 
     /// The index of the region that holds an address.
@@ -200,22 +188,24 @@ impl Regions {
         self.all().partition_point(|region| region.end <= start)
     }
 
-    /// Cuts regions at `address`, so that none lies across it. The parts share shadow and flags,
-    /// which are then kept for the life of the helper.
+    /// Cuts regions at `address`, so that none lies across it. There must be room for one more.
     pub fn cut(&mut self, address: usize) {
         let Some(at) = self.find(address) else { return };
-        if self.all()[at].start == address || !self.has_room(1) {
+        let left = &mut self.all()[at];
+        if left.start == address {
             return;
         }
-        let mut left = self.remove(at);
-        left.owns_mappings = false;
-        let right = Region { start: address, ..left };
+        let right = Region { start: address, ..*left };
         left.end = address;
-        self.insert(left);
-        self.insert(right);
+        if self.insert(right).is_ok() {
+            right.users().fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.all()[at].end = right.end;
+        }
     }
 
-    /// `mremap` moved `[from, from + len)` to `to`: the data's place in the shadow stays.
+    /// `mremap` moved `[from, from + len)` to `to`: the data's place in the shadow stays. There must
+    /// be room for two more.
     pub fn moved(&mut self, from: usize, to: usize, len: usize) {
         self.cut(from);
         self.cut(from + len);
@@ -228,11 +218,11 @@ impl Regions {
             let mut region = self.remove(at);
             // The block grid need not survive the move: without flags a pull is one block.
             region.flags_len = 0;
-            region.owns_mappings = false;
             region.start = region.start - from + to;
             region.end = region.end - from + to;
             region.shadow_delta = region.shadow_delta.wrapping_add(from).wrapping_sub(to);
-            self.insert(region);
+            // There is room: one was taken out just now.
+            let _ = self.insert(region);
             if to == from {
                 return;
             }
@@ -252,7 +242,7 @@ mod tests {
     fn a_region_is_found_by_any_of_its_addresses() {
         let mut regions = Regions::new().unwrap();
         for start in [0x90_0000, 0x10_0000, 0x50_0000] {
-            regions.insert(Region::new(start, start + 0x10_0000, BLOCK).unwrap());
+            regions.insert(Region::new(start, start + 0x10_0000, BLOCK).unwrap()).unwrap();
         }
         assert_eq!(regions.find(0x5f_ffff), Some(1));
         assert_eq!(regions.find(0x60_0000), None);
@@ -274,12 +264,12 @@ mod tests {
     #[test]
     fn a_shadow_has_the_same_offset_in_a_huge_page() {
         for start in [0x7f00_0000_1000, 0x7f00_0010_0000, 0x7f00_0020_0000] {
-            let mut region = Region::new(start, start + 0x30_0000, BLOCK).unwrap();
-            region.reserve_shadow().unwrap();
+            let region = Region::with_shadow(start, start + 0x30_0000, BLOCK).unwrap();
             let shadow = region.shadow_of(start);
             assert_eq!(shadow % sys::HUGE, start % sys::HUGE);
-            let (base, len) = region.shadow;
-            assert!(base <= shadow && shadow + 0x30_0000 <= base + len);
+            let (side, len) = region.side;
+            let flags_end = side + HEAD_BYTES + region.flags_len;
+            assert!(flags_end <= shadow && shadow + 0x30_0000 <= side + len);
             region.free(Uffd(-1));
         }
     }
@@ -297,7 +287,7 @@ mod tests {
                 for page in 0..16 {
                     model.insert(start + page * PAGE, start + page * PAGE + 0x7000_0000);
                 }
-                regions.insert(region);
+                regions.insert(region).unwrap();
             }
             for (number, (pick, pages)) in moves.into_iter().enumerate() {
                 let Some(&from) = model.keys().nth(pick % model.len().max(1)) else { break };

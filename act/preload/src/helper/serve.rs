@@ -21,15 +21,15 @@ use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
 /// Messages read at a time.
 const BATCH: usize = 64;
 
+/// Regions that a message may add: the range it is about is cut out of another at both ends.
+const REGIONS_PER_MESSAGE: usize = 2;
+
 /// Touches that may wait while the program changes its mappings. More are woken to try again.
 const WAITING_MAX: usize = 4096;
 
 /// How often the helper looks whether the program has executed another one, or is traced.
 const TICK_MS: i32 = 100;
 const TICK_NANOS: u64 = TICK_MS as u64 * 1_000_000;
-
-/// Ticks without a marked range after which the helper goes home.
-const IDLE_TICKS: u32 = 10;
 
 /// The helper at work.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(super) struct Server {
     pub(super) taking_since: Option<u64>,
     /// Changes of the program's mappings read so far.
     pub(super) nr_events: u64,
+    /// How many regions there may be; see `regions_allowed`.
+    pub(super) regions_max: usize,
     /// Threads that help with long copies.
     pub(super) nr_mates: usize,
     guard: Guard,
@@ -81,6 +83,7 @@ impl Server {
             removed: Removed::default(),
             taking_since: None,
             nr_events: 0,
+            regions_max: 0,
             nr_mates: if rung == Rung::Move { mates::start(mates::wanted()) } else { 0 },
             // On the other rung the helper holds nothing.
             guard: if rung == Rung::Move {
@@ -104,7 +107,8 @@ impl Server {
 
     fn serve(&mut self) {
         let mut looked = sys::now_nanos();
-        let mut idle_ticks = 0;
+        let mut at_work = looked;
+        let patience_nanos = u64::from(self.orders.idle_ms) * 1_000_000;
         loop {
             let [program, bell, messages] = self.wait();
             if program {
@@ -114,15 +118,20 @@ impl Server {
                 self.read_messages();
             }
             self.serve_waiting();
-            if bell {
+            let now = sys::now_nanos();
+            let tick = now.saturating_sub(looked) >= TICK_NANOS;
+            // Whoever waits for an answer must not depend on a ring alone.
+            if bell || tick && CONTROL.request.load(Ordering::SeqCst) != REQUEST_NONE {
                 self.answer();
             }
-            let now = sys::now_nanos();
-            if now.saturating_sub(looked) >= TICK_NANOS {
+            if messages || bell || self.regions.len() > 0 {
+                at_work = now;
+            } else if now.saturating_sub(at_work) >= patience_nanos && self.close_shop() {
+                return;
+            }
+            if tick {
                 looked = now;
-                idle_ticks = if self.regions.len() == 0 { idle_ticks + 1 } else { 0 };
-                let go_home = idle_ticks > IDLE_TICKS && !(messages || bell);
-                if self.program_left() || go_home && self.close_shop() {
+                if self.program_left() {
                     return;
                 }
                 self.yield_to_tracer();
@@ -138,12 +147,14 @@ impl Server {
         }
     }
 
-    /// Waits for the program's end, the doorbell or a message; all `false` after a tick.
+    /// Waits for the program's end, the doorbell or a message; all `false` when there is nothing for
+    /// a tick, or for as long as the helper stays without work.
     fn wait(&mut self) -> [bool; 3] {
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [poll(self.program_pidfd), poll(self.bell.0), poll(self.uffd.0)];
         // Touches that wait for events must be tried again soon.
-        let timeout = if self.waiting.len > 0 { 1 } else { TICK_MS };
+        let timeout =
+            if self.waiting.len > 0 { 1 } else { TICK_MS.min(self.orders.idle_ms as i32) };
         // SAFETY: three entries, as said.
         let _ = unsafe { syscall!(Sysno::poll, fds.as_mut_ptr(), fds.len(), timeout) };
         fds.map(|fd| fd.revents != 0)
@@ -170,7 +181,9 @@ impl Server {
     /// soon as they are read; touches queue up behind them.
     pub(super) fn read_messages(&mut self) {
         let mut buffer = [0u8; BATCH * MESSAGE_BYTES];
-        while let Ok(count) = sys::read(self.uffd.0, &mut buffer) {
+        while self.room_for_messages()
+            && let Ok(count) = sys::read(self.uffd.0, &mut buffer)
+        {
             for bytes in buffer[..count].chunks_exact(MESSAGE_BYTES) {
                 let mut message = [0; MESSAGE_BYTES];
                 message.copy_from_slice(bytes);
@@ -180,6 +193,18 @@ impl Server {
                 return;
             }
         }
+    }
+
+    /// Waits until the table has room for what a batch of messages may bring. What is not read waits
+    /// in the kernel, and the program with it, which is better than data that nobody can find.
+    fn room_for_messages(&mut self) -> bool {
+        while self.regions.make_room(BATCH * REGIONS_PER_MESSAGE).is_err() {
+            if sys::has_ended(self.program_pidfd) {
+                return false;
+            }
+            sys::sleep_micros(1000);
+        }
+        true
     }
 
     fn take(&mut self, message: Message) {

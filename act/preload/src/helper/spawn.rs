@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use quartier_kernel::own;
 use quartier_session::{Reason, Rung};
 use syscalls::{Errno, Sysno, syscall};
 
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::sys::{self, PAGE, SysResult};
 use crate::uffd;
-use crate::{affinity, device, ranges};
+use crate::{affinity, device};
 
 const STACK_BYTES: usize = 1 << 20;
 
@@ -95,9 +96,7 @@ pub(super) fn wait_until_gone() {
 /// Reserves the doorbell page, once.
 fn doorbell() -> SysResult<()> {
     if CONTROL.doorbell.load(Ordering::Relaxed) == 0 {
-        let page = sys::map(PAGE)?;
-        ranges::keep(page, page + PAGE);
-        CONTROL.doorbell.store(page, Ordering::Release);
+        CONTROL.doorbell.store(own::map(PAGE)?, Ordering::Release);
     }
     Ok(())
 }
@@ -129,10 +128,8 @@ fn launch() -> SysResult<()> {
 }
 
 fn reserve() -> SysResult<Launch> {
-    let (block_start, thread_pointer) = thread_block()?;
-    let stack = sys::map(STACK_BYTES)?;
-    ranges::keep(stack, stack + STACK_BYTES);
-    ranges::keep(block_start, thread_pointer + THREAD_BLOCK_ABOVE);
+    let thread_pointer = thread_block()?;
+    let stack = own::map(STACK_BYTES)?;
     let (middle, stack_top) = (stack + STACK_BYTES / 4, stack + STACK_BYTES);
     Ok(Launch { middle, stack_top, thread_pointer })
 }
@@ -141,22 +138,17 @@ fn reserve() -> SysResult<Launch> {
 pub(super) fn forget() {
     ALIVE.store(0, Ordering::Relaxed);
     mates::forget();
-    if let Some(launch) = LAUNCH.get() {
-        let stack = launch.stack_top - STACK_BYTES;
-        ranges::keep(stack, launch.stack_top);
-    }
 }
 
 /// A zeroed thread block whose static part reaches as far as the C library's errno.
-fn thread_block() -> SysResult<(usize, usize)> {
+fn thread_block() -> SysResult<usize> {
     let pointer: usize;
     // SAFETY: reads the thread pointer, which the x86-64 ABI keeps at its own offset 0.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly)) };
     // SAFETY: a query of the calling thread.
     let errno = unsafe { libc::__errno_location() } as usize;
     let below = (pointer.wrapping_sub(errno) + PAGE).next_multiple_of(PAGE).min(64 << 20);
-    let start = sys::map(below + THREAD_BLOCK_ABOVE)?;
-    let fake = start + below;
+    let fake = own::map(below + THREAD_BLOCK_ABOVE)? + below;
     // SAFETY: inside the fresh mapping; offsets 0 and 16 hold the block's own address, 40 and 48 the
     // stack and pointer guards (x86-64 glibc), copied so that guarded code works.
     unsafe {
@@ -166,7 +158,7 @@ fn thread_block() -> SysResult<(usize, usize)> {
             ((fake + guard) as *mut usize).write(((pointer + guard) as *const usize).read());
         }
     }
-    Ok((start, fake))
+    Ok(fake)
 }
 
 extern "C" fn second(launch: *mut c_void) -> libc::c_int {
@@ -208,6 +200,8 @@ extern "C" fn work(_nothing: *mut c_void) -> libc::c_int {
     orders.slot.set_rung(server.rung);
     report(STATE_READY);
     server.run();
+    // Its tables lie in the program's memory.
+    drop(server);
     CONTROL.state.store(STATE_NONE, Ordering::Release);
     sys::futex_wake(&CONTROL.state);
     sys::exit_group(0)

@@ -35,6 +35,8 @@ pub const HAZARDS: &[Hazard] = &[
     ("just_runs", &[]),
     ("kernel_io", &[]),
     ("locked_shared", &[]),
+    ("many_mappings", &[]),
+    ("many_pieces", &[]),
     ("mremap_dontunmap", &[]),
     ("mremap_race", &[]),
     ("own_policy", &[]),

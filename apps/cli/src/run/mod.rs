@@ -62,6 +62,9 @@ pub struct Args {
     /// Copy blocks even when they are local already, to measure or test copying on one node
     #[arg(long, hide = true)]
     always_copy: bool,
+    /// How long a helper stays that has nothing marked, to test how one goes and the next comes
+    #[arg(long, value_name = "MS", hide = true, default_value_t = Config::HELPER_IDLE_MS)]
+    helper_idle_ms: u32,
     /// Write the report as JSON to this file (- for standard error)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -162,6 +165,7 @@ impl Args {
         config.rung_max = (self.rung.highest() as u32).min(found as u32);
         config.initial_share_percent = self.initial_share;
         config.always_copy = u32::from(self.always_copy);
+        config.helper_idle_ms = self.helper_idle_ms;
         config.split_huge = u32::from(self.split_huge);
         config.block_bytes = self.block.0;
         config.block_bytes_max = self.block_max.0;
