@@ -56,7 +56,9 @@ int main(int argc, char **argv) {
     } else if (!strcmp(how, "chroot")) {
         char empty[] = "/tmp/quartier-root-XXXXXX";
         if (geteuid()) skip("needs root");
-        must(mkdtemp(empty) && !chroot(empty) && !chdir("/"), "chroot");
+        int outside = open("/tmp", O_PATH | O_DIRECTORY);
+        must(outside >= 0 && mkdtemp(empty) && !chroot(empty) && !chdir("/"), "chroot");
+        must(!unlinkat(outside, empty + strlen("/tmp/"), AT_REMOVEDIR) && !close(outside), "rmdir");
     } else if (!strcmp(how, "address-space")) {
         // 80 MiB: room for the threads' stacks, none for a copy of everything.
         limit(RLIMIT_AS, 512 * MIB);
