@@ -9,29 +9,34 @@ const OWN_MAX: usize = 64;
 
 static OWN: [[AtomicUsize; 2]; OWN_MAX] = [const { [const { AtomicUsize::new(0) }; 2] }; OWN_MAX];
 
-/// Notes what the runtime needs from the start: its library's segments, and the page with the first
-/// thread's `rseq` area, which the helper reads.
+/// Notes what the runtime needs from the start: the segments of its library and of the C library, and
+/// the page with the first thread's `rseq` area, which the helper reads.
 pub fn keep_first(rseq: usize) {
-    keep_library();
+    // All of the runtime's state lies in its library. The C library's `memcpy` reads variables of its
+    // own to choose how to copy.
+    keep_object_of(std::ptr::from_ref(&OWN) as usize);
+    keep_object_of(libc::memcpy as *const () as usize);
     if rseq != 0 {
         let page = rseq & !(PAGE - 1);
         keep(page, page + 2 * PAGE);
     }
 }
 
-/// Notes the library's own segments, where all of the runtime's state lies.
-fn keep_library() {
+/// Notes the segments of the loaded object that an address lies in.
+fn keep_object_of(mut address: usize) {
     unsafe extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
         _size: libc::size_t,
-        _nothing: *mut libc::c_void,
+        address: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: the loader's description of one object, valid during the call.
-        let (base, headers) = unsafe {
+        // SAFETY: the loader's description of one object, valid during the call, and the caller's
+        // address.
+        let (base, headers, address) = unsafe {
             let info = &*info;
             (
                 info.dlpi_addr as usize,
                 std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()),
+                *address.cast::<usize>(),
             )
         };
         let segments =
@@ -39,18 +44,17 @@ fn keep_library() {
                 let start = base + header.p_vaddr as usize;
                 (start & !(PAGE - 1), (start + header.p_memsz as usize).next_multiple_of(PAGE))
             });
-        let ours = std::ptr::from_ref(&OWN) as usize;
-        if segments.clone().any(|(start, end)| start <= ours && ours < end) {
+        let holds = segments.clone().any(|(start, end)| start <= address && address < end);
+        if holds {
             segments.for_each(|(start, end)| keep(start, end));
-            return 1;
         }
-        0
+        libc::c_int::from(holds)
     }
-    // SAFETY: `visit` has the type the loader calls.
-    unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) };
+    // SAFETY: `visit` has the type the loader calls, and gets the address it expects.
+    unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::from_mut(&mut address).cast()) };
 }
 
-/// Notes a range. There are as many as a library has segments, and one more.
+/// Notes a range. There are as many as two libraries have segments, and one more.
 fn keep(start: usize, end: usize) {
     let _ = OWN.iter().any(|[first, last]| {
         let free = first.load(Ordering::Relaxed) == 0;
@@ -82,6 +86,13 @@ pub fn forget_all() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_c_librarys_segments_are_kept() {
+        keep_first(0);
+        let address = libc::memcpy as *const () as usize;
+        assert!(overlapping(address, address + 1).is_some());
+    }
 
     #[test]
     fn an_own_range_is_seen_by_whatever_overlaps_it() {

@@ -198,6 +198,8 @@ fn random_operations_differ_nowhere_under_quartier_run() {
         (&[][..], narrow),
         (&["--always-copy"], wide),
         (&["--always-copy", "--helper-idle-ms", "1"], narrow),
+        // Blocks of a page: whatever the helper itself needs must not be among them.
+        (&["--always-copy", "--block", "4K", "--block-max", "64K"], narrow),
         (&[], wide),
     ];
     for (options, sizes) in runs {
