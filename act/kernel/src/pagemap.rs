@@ -64,7 +64,7 @@ impl Run {
     }
 }
 
-/// `/proc/self/pagemap`, open. Copies are the same descriptor; whoever opened it closes it.
+/// `/proc/self/pagemap`, open. Copies are the same descriptor, which stays open.
 #[derive(Clone, Copy, Debug)]
 pub struct Pagemap(i32);
 
@@ -165,12 +165,17 @@ impl Iterator for Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::own;
     use crate::sys::PAGE;
 
     /// A mapping with the pages touched that `touched` says.
     fn mapping(pages: usize, touched: impl Fn(usize) -> bool) -> usize {
-        let base = own::map(pages * PAGE).unwrap();
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh mapping, nothing more.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), pages * PAGE, protection, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        let base = base as usize;
         for page in (0..pages).filter(|page| touched(*page)) {
             // SAFETY: inside the fresh mapping.
             unsafe { ((base + page * PAGE) as *mut u8).write(1) };

@@ -21,6 +21,7 @@ mod fork;
 mod helper;
 pub mod hooks;
 mod maps;
+mod own;
 mod ranges;
 mod real;
 mod resident;

@@ -1,6 +1,6 @@
 //! The program's mappings: a reader of `/proc/self/maps` that needs no heap.
 
-use quartier_kernel::own;
+use crate::own;
 
 use crate::sys::{self, SysResult};
 

@@ -1,5 +1,5 @@
 //! Ranges among the program's that are never marked, because the runtime or the helper needs them in
-//! order to work. Mappings that we made ourselves lie in a zone of their own (`quartier_kernel::own`).
+//! order to work. Mappings that we made ourselves lie in a zone of their own (see `own`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -87,15 +87,12 @@ pub fn forget_all() {
 mod tests {
     use super::*;
 
+    /// One test, since the list is everybody's.
     #[test]
-    fn the_c_librarys_segments_are_kept() {
+    fn what_is_kept_is_seen_by_whatever_overlaps_it() {
         keep_first(0);
         let address = libc::memcpy as *const () as usize;
         assert!(overlapping(address, address + 1).is_some());
-    }
-
-    #[test]
-    fn an_own_range_is_seen_by_whatever_overlaps_it() {
         // Low addresses, where nothing of another test can be.
         keep(0x1000, 0x2000);
         assert_eq!(overlapping(0x1fff, 0x3000), Some((0x1000, 0x2000)));

@@ -32,7 +32,9 @@ fn script(options: &str, operations: u64) -> String {
         [ $s = 0 ] || { grep -EA25 '^(DIFF|FAIL|HANG)' /tmp/said | head -n 60; tail -n 5 /tmp/said; }; echo \"== $name $s\"; }\n",
     );
     let mut add = |name: &str, line: &str| writeln!(script, "one '{name}' {line}").unwrap();
-    let run = format!("timeout -k 2 {SECONDS} {q} run --quiet {options} -- {p}");
+    let run_with =
+        |more: &str| format!("timeout -k 2 {SECONDS} {q} run --quiet {options} {more} -- {p}");
+    let run = run_with("");
     for (program, arguments) in HAZARDS {
         let call = format!("{program} {}", arguments.join(" "));
         add(call.trim(), &format!("{run}/{call}"));
@@ -40,16 +42,11 @@ fn script(options: &str, operations: u64) -> String {
     add("core_dump", &format!("{run}/core_dump --set-pattern"));
     add("many_threads", &format!("{run}/many_threads 500 200"));
     add("same_pages --merge", &format!("{run}/same_pages --merge"));
-    add("going_home", &format!("{run}/going_home").replace(" -- ", " --helper-idle-ms 1 -- "));
+    add("going_home", &format!("{}/going_home", run_with("--helper-idle-ms 1")));
     add("openmp", &format!("env OMP_PLACES=cores OMP_PROC_BIND=close {run}/openmp_places"));
     add("numactl", &format!("numactl --cpunodebind=1 --membind=2 {run}/bound_outside"));
     add("cpuset", &format!("sh -c '{IN_A_CPUSET}; exec {run}/bound_outside'"));
-    add(
-        "taskset",
-        &format!(
-            "timeout -k 2 {SECONDS} taskset -c 1,5 {q} run --quiet {options} -- {p}/thread_attributes"
-        ),
-    );
+    add("taskset", &format!("taskset -c 1,5 {run}/thread_attributes"));
     let torture = torture();
     add("plainly", &format!("timeout -k 2 300 {torture} --ops {} --patience 100", operations / 10));
     let limit = 200 + operations / 50;

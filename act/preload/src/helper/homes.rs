@@ -7,6 +7,8 @@ pub(super) const PAGES: usize = HUGE / PAGE;
 
 /// The nodes of the pages of a range.
 pub(super) struct Homes {
+    first: usize,
+    stride: usize,
     nodes: [i32; PAGES],
     count: usize,
 }
@@ -19,12 +21,25 @@ impl Homes {
         if sys::query_nodes(&pages[..count], &mut nodes).is_err() {
             nodes = [-1; PAGES];
         }
-        Self { nodes, count }
+        Self { first, stride, nodes, count }
     }
 
     /// OS ids, negative where unknown.
     pub(super) fn all(&self) -> &[i32] {
         &self.nodes[..self.count]
+    }
+
+    /// Neighbours for which `test` says the same: start, end and what it says.
+    pub(super) fn groups(
+        &self,
+        test: impl Fn(i32) -> bool + Copy,
+    ) -> impl Iterator<Item = (usize, usize, bool)> {
+        let mut at = self.first;
+        self.all().chunk_by(move |a, b| test(*a) == test(*b)).map(move |group| {
+            let start = at;
+            at += group.len() * self.stride;
+            (start, at, test(group[0]))
+        })
     }
 
     /// The first page's.

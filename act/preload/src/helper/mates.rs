@@ -8,7 +8,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
-use quartier_kernel::own;
+use crate::own;
 use quartier_kernel::uffd::Uffd;
 use syscalls::Errno;
 

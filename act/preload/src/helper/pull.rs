@@ -199,20 +199,16 @@ impl Server {
             return self.copy_back(region, first, last, node);
         }
         let always_copy = self.orders.always_copy;
-        let here = |home: &i32| *home == node as i32 && !always_copy;
+        let here = |home| home == node as i32 && !always_copy;
         for from in (first..last).step_by(HUGE) {
-            let homes = Homes::ask(from, last, PAGE);
-            let mut at = from;
-            for group in homes.all().chunk_by(|a, b| here(a) == here(b)) {
-                let end = at + group.len() * PAGE;
-                if here(&group[0]) {
-                    pulled.kept += group.len();
-                    self.move_back(region, at, end)?;
+            for (start, end, local) in Homes::ask(from, last, PAGE).groups(here) {
+                if local {
+                    pulled.kept += (end - start) / PAGE;
+                    self.move_back(region, start, end)?;
                 } else {
-                    pulled.moved += group.len();
-                    self.copy_back(region, at, end, node)?;
+                    pulled.moved += (end - start) / PAGE;
+                    self.copy_back(region, start, end, node)?;
                 }
-                at = end;
             }
         }
         Ok(())
@@ -291,15 +287,11 @@ impl Server {
         let runs = self.pagemap.runs(start, end).map_while(Result::ok);
         for run in runs.filter(Run::present) {
             for from in (run.start()..run.end()).step_by(HUGE) {
-                let homes = Homes::ask(from, run.end(), PAGE);
-                let away = |home: &i32| *home >= 0 && *home != node as i32;
-                let mut at = from;
-                for group in homes.all().chunk_by(|a, b| away(a) == away(b)) {
-                    let end = at + group.len() * PAGE;
-                    let arrived = if away(&group[0]) { self.migrate(at, end, node) } else { 0 };
+                let away = |home| home >= 0 && home != node as i32;
+                for (start, end, away) in Homes::ask(from, run.end(), PAGE).groups(away) {
+                    let arrived = if away { self.migrate(start, end, node) } else { 0 };
                     pulled.moved += arrived;
-                    pulled.kept += group.len() - arrived;
-                    at = end;
+                    pulled.kept += (end - start) / PAGE - arrived;
                 }
             }
         }

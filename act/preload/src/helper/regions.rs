@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use quartier_kernel::own;
+use crate::own;
 
 use super::table::Table;
 use crate::sys::{self, PAGE, SysResult};

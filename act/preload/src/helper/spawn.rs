@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use quartier_kernel::own;
+use crate::own;
 use quartier_session::{Reason, Rung};
 use syscalls::{Errno, Sysno, syscall};
 

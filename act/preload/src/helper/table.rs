@@ -1,6 +1,6 @@
 //! A table of the helper's: it has no heap, so each lies in a mapping of its own, which grows.
 
-use quartier_kernel::own;
+use crate::own;
 use quartier_kernel::sys::{self, SysResult};
 
 /// Bytes that a table begins with.

@@ -5,9 +5,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use quartier_kernel::sys::{HUGE, SysResult};
 use syscalls::{Errno, Sysno, syscall};
-
-use crate::sys::{HUGE, SysResult};
 
 /// The zone, 22 TiB long: above programs and heaps at fixed addresses, below position-independent
 /// programs (`0x5555…`) and the mappings that the kernel places from the top down.
@@ -82,7 +81,7 @@ pub unsafe fn unmap(start: usize, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::PAGE;
+    use quartier_kernel::sys::PAGE;
 
     #[test]
     fn own_mappings_lie_in_the_zone_also_after_it_was_used_up() {
