@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use region::{Region, warm_up};
 
+/// After so long a measured program ends by SIGALRM: one that hangs is reported, not waited for.
+const LIMIT_SECONDS: u32 = 600;
+
 /// One measured program.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Child {
@@ -94,6 +97,8 @@ pub struct Other {
 impl Child {
     /// Runs it.
     pub fn run(&self) -> anyhow::Result<()> {
+        // SAFETY: no memory is involved; without a handler the signal ends the process.
+        unsafe { libc::alarm(LIMIT_SECONDS) };
         match self {
             Self::FirstTouch(shape) => print(&first_touch(*shape)?),
             Self::Classic { shape, block } => print(&classic::measure(*shape, *block)?),
