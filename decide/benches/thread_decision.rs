@@ -4,8 +4,8 @@
 //! `cargo bench -p quartier-decide`
 
 use divan::{AllocProfiler, Bencher, black_box};
-use quartier_decide::dqdt::{Allowed, Estimates, Tree};
-use quartier_decide::policy::thread::{Request, decide, decide_and_count};
+use quartier_decide::dqdt::{Allowed, ClusterId, Estimates, Tree};
+use quartier_decide::policy::{Thread, decide, decide_and_count};
 use quartier_model::{CpuId, SyntheticSpec};
 
 #[global_allocator]
@@ -25,10 +25,10 @@ fn tree(spec: &str) -> Tree {
 #[divan::bench(args = MACHINES)]
 fn idle_cpu_nearby(bencher: Bencher<'_, '_>, spec: &str) {
     let tree = tree(spec);
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     let allowed = Allowed::all(&tree);
-    let request = Request::new(Some(CpuId(0)), &allowed);
+    let request = Thread::new(Some(CpuId(0)), &allowed);
     bencher.bench_local(|| decide(black_box(&estimates), black_box(&request)));
 }
 
@@ -36,14 +36,14 @@ fn idle_cpu_nearby(bencher: Bencher<'_, '_>, spec: &str) {
 #[divan::bench(args = MACHINES)]
 fn idle_cpu_far_away(bencher: Bencher<'_, '_>, spec: &str) {
     let tree = tree(spec);
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     let allowed = Allowed::all(&tree);
-    let nr_cpus = tree.cluster_cpus(tree.root()).count() as u32;
+    let nr_cpus = tree.cluster_cpus(ClusterId::ROOT).count() as u32;
     for cpu in 0..nr_cpus - 1 {
         estimates.add_thread(CpuId(cpu));
     }
-    let request = Request::new(Some(CpuId(0)), &allowed);
+    let request = Thread::new(Some(CpuId(0)), &allowed);
     bencher.bench_local(|| decide(black_box(&estimates), black_box(&request)));
 }
 
@@ -51,13 +51,13 @@ fn idle_cpu_far_away(bencher: Bencher<'_, '_>, spec: &str) {
 #[divan::bench(args = MACHINES)]
 fn no_idle_cpu(bencher: Bencher<'_, '_>, spec: &str) {
     let tree = tree(spec);
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     let allowed = Allowed::all(&tree);
-    for cpu in tree.cluster_cpus(tree.root()) {
+    for cpu in tree.cluster_cpus(ClusterId::ROOT) {
         estimates.add_thread(cpu);
     }
-    let request = Request::new(Some(CpuId(0)), &allowed);
+    let request = Thread::new(Some(CpuId(0)), &allowed);
     bencher.bench_local(|| decide(black_box(&estimates), black_box(&request)));
 }
 
@@ -65,13 +65,13 @@ fn no_idle_cpu(bencher: Bencher<'_, '_>, spec: &str) {
 #[divan::bench(args = MACHINES)]
 fn no_idle_cpu_and_every_second_allowed(bencher: Bencher<'_, '_>, spec: &str) {
     let tree = tree(spec);
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
-    let allowed = Allowed::new(&tree, tree.cluster_cpus(tree.root()).step_by(2));
-    for cpu in tree.cluster_cpus(tree.root()) {
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
+    let allowed = Allowed::new(&tree, tree.cluster_cpus(ClusterId::ROOT).step_by(2));
+    for cpu in tree.cluster_cpus(ClusterId::ROOT) {
         estimates.add_thread(cpu);
     }
-    let request = Request::new(Some(CpuId(0)), &allowed);
+    let request = Thread::new(Some(CpuId(0)), &allowed);
     bencher.bench_local(|| decide(black_box(&estimates), black_box(&request)));
 }
 
@@ -80,10 +80,10 @@ fn no_idle_cpu_and_every_second_allowed(bencher: Bencher<'_, '_>, spec: &str) {
 #[divan::bench(args = MACHINES, threads = [1, 2])]
 fn come_and_go(bencher: Bencher<'_, '_>, spec: &str) {
     let tree = tree(spec);
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     let allowed = Allowed::all(&tree);
-    let request = Request::new(Some(CpuId(0)), &allowed);
+    let request = Thread::new(Some(CpuId(0)), &allowed);
     bencher.bench(|| {
         let decision = decide_and_count(black_box(&estimates), black_box(&request)).unwrap();
         estimates.remove_thread(decision.cpu).unwrap();

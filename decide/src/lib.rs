@@ -6,17 +6,17 @@
 //!
 //! ```
 //! use quartier_decide::dqdt::{Allowed, Estimates, Tree};
-//! use quartier_decide::policy::thread::{Request, decide_and_count};
+//! use quartier_decide::policy::{Thread, decide_and_count};
 //! use quartier_model::{CpuId, SyntheticSpec};
 //!
 //! let machine = SyntheticSpec::uniform(4, 2).machine()?;
 //! let tree = Tree::build(&machine);
-//! let threads = tree.new_slots(); // or a slice of a shared mapping
+//! let threads = tree.new_threads(); // or a list in a shared mapping
 //! let estimates = Estimates::new(&tree, &threads)?;
 //! estimates.add_thread(CpuId(0)); // the thread that is about to create another
 //!
 //! let allowed = Allowed::all(&tree);
-//! let request = Request::new(Some(CpuId(0)), &allowed);
+//! let request = Thread::new(Some(CpuId(0)), &allowed);
 //! let decision = decide_and_count(&estimates, &request).expect("every CPU is allowed");
 //! assert_eq!(decision.cpu, CpuId(1)); // idle, and on the creator's node
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -25,3 +25,4 @@
 
 pub mod dqdt;
 pub mod policy;
+mod sync;

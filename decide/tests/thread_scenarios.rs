@@ -1,9 +1,7 @@
 //! Situations of thread creation, each under its own name.
 
-use std::sync::atomic::AtomicU8;
-
-use quartier_decide::dqdt::{Allowed, Estimates, Tree};
-use quartier_decide::policy::thread::{Decision, Request, decide, decide_and_count};
+use quartier_decide::dqdt::{Allowed, EMA_TICKS, Estimates, Refresher, Tree, Usage};
+use quartier_decide::policy::{Decision, Thread, decide, decide_and_count};
 use quartier_model::{
     Bytes, CpuId, Distance, Machine, MachineParts, NodeId, PackageId, SyntheticSpec,
 };
@@ -30,10 +28,10 @@ fn create_within(
     creator: u32,
     count: usize,
 ) -> (Vec<Decision>, Vec<u32>) {
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(tree, &threads).unwrap();
     estimates.add_thread(CpuId(creator));
-    let request = Request::new(Some(CpuId(creator)), allowed);
+    let request = Thread::new(Some(CpuId(creator)), allowed);
     let decisions = (0..count).map(|_| decide_and_count(&estimates, &request).unwrap()).collect();
     let per_cpu = (0..).map(CpuId).map_while(|cpu| {
         tree.leaf_of(cpu)?;
@@ -51,7 +49,7 @@ fn second_thread_goes_to_an_idle_cpu_of_the_same_node() {
     let (decisions, _) = create(&synthetic("4x2"), 4, 1);
     assert_eq!(decisions[0].cpu, CpuId(5));
     assert_eq!(decisions[0].node, Some(NodeId(2)));
-    assert_eq!((decisions[0].attempt, decisions[0].visited), (1, 1));
+    assert_eq!((decisions[0].attempt, decisions[0].visited), (1, 2));
 }
 
 #[test]
@@ -103,13 +101,13 @@ fn the_emptier_cluster_goes_before_the_nearer_one() {
         parts.distances.rows[3][0] = Distance(15);
     });
     let tree = Tree::build(&machine);
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     for cpu in [0, 1, 2, 6] {
         estimates.add_thread(CpuId(cpu));
     }
     let allowed = Allowed::all(&tree);
-    let decision = decide(&estimates, &Request::new(Some(CpuId(0)), &allowed)).unwrap();
+    let decision = decide(&estimates, &Thread::new(Some(CpuId(0)), &allowed)).unwrap();
     assert_eq!(decision.node, Some(NodeId(2)));
 }
 
@@ -126,35 +124,35 @@ fn creator_outside_the_allowed_mask() {
 #[test]
 fn threads_on_cpus_outside_the_mask_do_not_count() {
     let tree = Tree::build(&synthetic("2x4"));
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     for _ in 0..9 {
         estimates.add_thread(CpuId(0));
     }
     let allowed = Allowed::new(&tree, [1, 2, 4, 5].map(CpuId));
-    let decision = decide(&estimates, &Request::new(Some(CpuId(0)), &allowed)).unwrap();
+    let decision = decide(&estimates, &Thread::new(Some(CpuId(0)), &allowed)).unwrap();
     assert_eq!((decision.cpu, decision.attempt), (CpuId(1), 1));
 }
 
 #[test]
 fn nothing_allowed_gives_no_cpu() {
     let tree = Tree::build(&synthetic("4x2"));
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     let allowed = Allowed::new(&tree, [CpuId(99)]);
     assert!(allowed.is_empty());
-    assert_eq!(decide(&estimates, &Request::new(Some(CpuId(0)), &allowed)), None);
-    assert_eq!(decide_and_count(&estimates, &Request::new(None, &allowed)), None);
+    assert_eq!(decide(&estimates, &Thread::new(Some(CpuId(0)), &allowed)), None);
+    assert_eq!(decide_and_count(&estimates, &Thread::new(None, &allowed)), None);
 }
 
 #[test]
 fn a_creator_of_unknown_place_starts_at_the_root() {
     let tree = Tree::build(&synthetic("4x2"));
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     let allowed = Allowed::all(&tree);
     for creator in [None, Some(CpuId(4_000_000))] {
-        let decision = decide(&estimates, &Request::new(creator, &allowed)).unwrap();
+        let decision = decide(&estimates, &Thread::new(creator, &allowed)).unwrap();
         assert_eq!((decision.cpu, decision.attempt), (CpuId(0), 1));
     }
 }
@@ -208,10 +206,10 @@ fn an_idle_core_goes_before_the_second_thread_of_a_busy_one() {
 #[test]
 fn a_maximal_level_keeps_threads_near() {
     let tree = Tree::build(&synthetic("16x2"));
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     let allowed = Allowed::all(&tree);
-    let request = Request { level_max: Some(1), ..Request::new(Some(CpuId(0)), &allowed) };
+    let request = Thread { level_max: Some(1), ..Thread::new(Some(CpuId(0)), &allowed) };
     for _ in 0..32 {
         let decision = decide_and_count(&estimates, &request).unwrap();
         assert!(decision.cpu < CpuId(8), "{decision:?}");
@@ -219,19 +217,18 @@ fn a_maximal_level_keeps_threads_near() {
 }
 
 /// A 4 × 2 machine with two threads on every CPU and these utilisations.
-fn decide_with_usage(percent: [Option<u8>; 8]) -> Decision {
+fn decide_with_usage(percent: [Option<u32>; 8]) -> Decision {
     let tree = Tree::build(&synthetic("4x2"));
-    let slots = tree.new_slots();
-    let usage: Vec<_> = (0..tree.nr_slots()).map(|_| AtomicU8::new(0)).collect();
-    let estimates = Estimates::new(&tree, &slots).unwrap().with_usage(&usage).unwrap();
-    for (cpu, percent) in (0..).map(CpuId).zip(percent) {
-        estimates.set_usage(cpu, percent);
+    let (threads, resources) = (tree.new_threads(), tree.new_resources());
+    let estimates = Estimates::new(&tree, &threads).unwrap().with_resources(&resources).unwrap();
+    for cpu in (0..8).map(CpuId) {
         estimates.add_thread(cpu);
         estimates.add_thread(cpu);
     }
-    estimates.refresh(|_| None);
+    let usage = |cpu: CpuId| percent[cpu.index()].map(Usage::from_percent);
+    Refresher::new(estimates, &resources, EMA_TICKS).unwrap().tick(usage, |_| None);
     let allowed = Allowed::all(&tree);
-    decide(&estimates, &Request::new(Some(CpuId(0)), &allowed)).unwrap()
+    decide(&estimates, &Thread::new(Some(CpuId(0)), &allowed)).unwrap()
 }
 
 #[test]
@@ -260,10 +257,10 @@ fn unknown_usage_is_not_an_idle_cpu() {
 #[test]
 fn an_exited_thread_makes_room() {
     let tree = Tree::build(&synthetic("1x2"));
-    let slots = tree.new_slots();
-    let estimates = Estimates::new(&tree, &slots).unwrap();
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
     let allowed = Allowed::all(&tree);
-    let request = Request::new(Some(CpuId(0)), &allowed);
+    let request = Thread::new(Some(CpuId(0)), &allowed);
     for cpu in [0, 1, 0, 1] {
         assert_eq!(decide_and_count(&estimates, &request).unwrap().cpu, CpuId(cpu));
     }

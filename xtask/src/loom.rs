@@ -1,4 +1,5 @@
-//! Model-checked tests: crates that depend on loom, built with `--cfg loom` in a folder of their own.
+//! Model-checked tests: `tests/loom.rs` of crates that depend on loom, built with `--cfg loom` in a
+//! folder of their own.
 
 use std::process::Command;
 
@@ -15,7 +16,7 @@ pub fn run(workspace: &Workspace) -> anyhow::Result<()> {
     }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Optimised: loom runs every interleaving.
-    cargo.args(["test", "--release", "--lib", "--tests", "--no-fail-fast"]);
+    cargo.args(["test", "--release", "--test", "loom", "--no-fail-fast"]);
     for name in names {
         cargo.args(["--package", name]);
     }

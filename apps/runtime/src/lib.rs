@@ -5,8 +5,9 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use quartier_decide::dqdt::Threads;
 use quartier_decide::dqdt::{Allowed, Estimates, Tree};
-use quartier_decide::policy::thread::{self, Request};
+use quartier_decide::policy::{Thread, decide_and_count};
 use quartier_model::{CpuId, CpuList, CpuOsId, Machine, NodeId, NodeOsId};
 use quartier_preload::{Arena, Decide, Place};
 use quartier_session::{CpuBits, Session};
@@ -47,7 +48,7 @@ impl TreeDecider {
     fn new(session: &'static Session) -> Option<Self> {
         let machine: Machine = serde_json::from_slice(session.machine_json()).ok()?;
         let tree = Tree::build(&machine);
-        (session.tree_slots().len() >= tree.nr_slots()).then_some(Self {
+        (session.tree_slots().len() >= tree.nr_slots() * 16).then_some(Self {
             machine,
             tree,
             session,
@@ -56,7 +57,12 @@ impl TreeDecider {
     }
 
     fn estimates(&self) -> Option<Estimates<'_>> {
-        Estimates::new(&self.tree, &self.session.tree_slots()[..self.tree.nr_slots()]).ok()
+        let slots = self.session.tree_slots();
+        // SAFETY: `new` checked the length; all zero bits are no threads, and the offset is aligned.
+        let threads = unsafe {
+            std::slice::from_raw_parts(slots.as_ptr().cast::<Threads>(), self.tree.nr_slots())
+        };
+        Estimates::new(&self.tree, threads).ok()
     }
 
     fn cpu(&self, os_id: u32) -> Option<CpuId> {
@@ -89,8 +95,8 @@ impl TreeDecider {
 
 impl Decide for TreeDecider {
     fn place(&self, creator: u32, allowed: &CpuBits) -> Option<Place> {
-        let request = Request::new(self.cpu(creator), self.allowed(allowed));
-        let decision = thread::decide_and_count(&self.estimates()?, &request)?;
+        let request = Thread::new(self.cpu(creator), self.allowed(allowed));
+        let decision = decide_and_count(&self.estimates()?, &request)?;
         self.place_of(decision.cpu)
     }
 

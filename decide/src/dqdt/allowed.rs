@@ -1,17 +1,18 @@
 //! Which CPUs a thread may run on: its cpuset and affinity.
 
-use std::ops::Range;
-
 use quartier_model::{CpuId, CpuList, CpuOsId};
 
-use crate::dqdt::tree::{ClusterId, Tree};
+use crate::dqdt::tree::{Cluster, ClusterId, Tree};
 
 /// A set of online CPUs of one tree. Making one allocates; asking it does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// One bit per position in the order of the tree, so a cluster is a range of bits.
     words: Box<[u64]>,
-    nr_by_cluster: Box<[u32]>,
+    /// Allowed CPUs of each cluster, and the cores that they are threads of.
+    sizes: Box<[(u32, u32)]>,
+    /// The leaves that anything is allowed of; empty where the whole tree is allowed.
+    leaves: Box<[ClusterId]>,
 }
 
 impl Allowed {
@@ -39,10 +40,27 @@ impl Allowed {
         for position in positions {
             words[position / 64] |= 1 << (position % 64);
         }
-        let bit = |position: usize| (words[position / 64] >> (position % 64)) as u32 & 1;
-        let nr_by_cluster =
-            tree.clusters().iter().map(|cluster| cluster.positions().map(bit).sum()).collect();
-        Self { words: words.into(), nr_by_cluster }
+        let has = |position: usize| words[position / 64] >> (position % 64) & 1 == 1;
+        let mut sizes = vec![(0, 0); tree.clusters().len()];
+        let mut leaves = Vec::new();
+        // Children come after their parents: from the last to the first they are known already.
+        for id in tree.cluster_ids().rev() {
+            let at = id.index();
+            let cluster = tree.cluster(id);
+            sizes[at] = if cluster.is_leaf() {
+                let sizes = sizes_of_leaf(tree, cluster, has);
+                leaves.extend((sizes.0 > 0).then_some(id));
+                sizes
+            } else {
+                let children = cluster.children().map(|child| sizes[child.index()]);
+                children.fold((0, 0), |sum, child| (sum.0 + child.0, sum.1 + child.1))
+            };
+        }
+        leaves.reverse();
+        if sizes[0].0 as usize == tree.nr_cpus() {
+            leaves.clear();
+        }
+        Self { words: words.into(), sizes: sizes.into(), leaves: leaves.into() }
     }
 
     /// How many CPUs of a cluster are allowed.
@@ -51,7 +69,31 @@ impl Allowed {
     /// If the id is not of the tree this was made for.
     #[must_use]
     pub fn nr_in(&self, cluster: ClusterId) -> u32 {
-        self.nr_by_cluster[cluster.index()]
+        self.sizes[cluster.index()].0
+    }
+
+    /// How many cores the allowed CPUs of a cluster are threads of.
+    ///
+    /// # Panics
+    /// If the id is not of the tree this was made for.
+    #[must_use]
+    pub fn nr_cores_in(&self, cluster: ClusterId) -> u32 {
+        self.sizes[cluster.index()].1
+    }
+
+    /// Both at once.
+    pub(crate) fn sizes_in(&self, cluster: ClusterId) -> (u32, u32) {
+        self.sizes[cluster.index()]
+    }
+
+    /// Whether every CPU of a cluster is allowed.
+    pub(crate) fn is_whole(&self, tree: &Tree, cluster: ClusterId) -> bool {
+        self.nr_in(cluster) == tree.cluster(cluster).nr_cpus()
+    }
+
+    /// The leaves that anything is allowed of, if that is a part of the tree and they are few.
+    pub(crate) fn leaves_if_few(&self, few: usize) -> &[ClusterId] {
+        if self.leaves.len() <= few { &self.leaves } else { &[] }
     }
 
     /// Whether no CPU is allowed.
@@ -66,52 +108,24 @@ impl Allowed {
         tree.position_of(cpu).is_some_and(|position| self.has(position))
     }
 
-    /// The allowed positions of a range, word by word.
-    pub(crate) fn positions_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
-        let words = range.start / 64..range.end.div_ceil(64);
-        words.flat_map(move |at| {
-            let first = at * 64;
-            let mut word = self.words[at] & (u64::MAX << range.start.saturating_sub(first).min(63));
-            if range.end < first + 64 {
-                word &= (1 << (range.end - first)) - 1;
-            }
-            std::iter::from_fn(move || {
-                let bit = word.trailing_zeros() as usize;
-                word &= word.checked_sub(1)?;
-                Some(first + bit)
-            })
-        })
-    }
-
     pub(crate) fn has(&self, position: usize) -> bool {
         self.words.get(position / 64).is_some_and(|word| word >> (position % 64) & 1 == 1)
     }
 
     /// Whether this was made for a tree of the same shape.
     pub(crate) fn fits(&self, tree: &Tree) -> bool {
-        self.nr_by_cluster.len() == tree.clusters().len()
+        self.sizes.len() == tree.clusters().len()
             && self.words.len() == tree.cpus.len().div_ceil(64)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use quartier_model::SyntheticSpec;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn ranges_give_their_allowed_positions(
-            bits in prop::collection::vec(any::<bool>(), 300),
-            ends in (0usize..=300, 0usize..=300),
-        ) {
-            let tree = Tree::build(&SyntheticSpec::uniform(1, 300).machine().unwrap());
-            let allowed = Allowed::from_positions(&tree, (0..300).filter(|&at| bits[at]));
-            let range = ends.0.min(ends.1)..ends.0.max(ends.1);
-            let expected: Vec<_> = range.clone().filter(|&at| allowed.has(at)).collect();
-            prop_assert_eq!(allowed.positions_in(range).collect::<Vec<_>>(), expected);
-        }
+/// Cores of the allowed CPUs of one leaf: each counts at its first allowed thread.
+fn sizes_of_leaf(tree: &Tree, leaf: &Cluster, has: impl Fn(usize) -> bool) -> (u32, u32) {
+    let mut mask = 0u8;
+    let mut nr_cores = 0;
+    for (place, position) in leaf.positions().enumerate().filter(|&(_, position)| has(position)) {
+        nr_cores += u32::from(tree.cpus[position].siblings & mask == 0);
+        mask |= 1 << place;
     }
+    (mask.count_ones(), nr_cores)
 }

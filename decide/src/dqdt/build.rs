@@ -1,11 +1,13 @@
 //! From a machine to its tree. The only place of this module that allocates much.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use quartier_model::{CpuId, LlcId, Machine, NodeId};
 
 use crate::dqdt::grouping::Distances;
-use crate::dqdt::tree::{Cluster, ClusterId, FANOUT_MAX, LEVELS_MAX, Tree, TreeCpu};
+use crate::dqdt::tree::{
+    Cluster, ClusterId, FANOUT_MAX, LEVELS_MAX, SLOTS_PER_GROUP, Tree, TreeCpu,
+};
 
 /// A cluster whose place in the lists is not known yet. Either it has CPUs or children or, for a
 /// CPU-less node, neither.
@@ -15,6 +17,21 @@ struct Draft {
     llc: Option<LlcId>,
     cpus: Vec<CpuId>,
     children: Vec<Draft>,
+}
+
+impl Draft {
+    fn level(&self) -> u8 {
+        self.children.iter().map(|child| child.level() + 1).max().unwrap_or(0)
+    }
+
+    fn nr_cpus(&self) -> usize {
+        self.cpus.len() + self.children.iter().map(Draft::nr_cpus).sum::<usize>()
+    }
+
+    fn nodes(&self, into: &mut Vec<NodeId>) {
+        into.extend(self.node);
+        self.children.iter().for_each(|child| child.nodes(into));
+    }
 }
 
 impl Tree {
@@ -39,7 +56,7 @@ impl Tree {
         if !homeless.is_empty() {
             root = join(vec![root, draft_node(machine, &homeless, None)]);
         }
-        Emitter::new(machine).finish(&root)
+        Emitter::new(machine, &root).finish()
     }
 }
 
@@ -163,63 +180,123 @@ fn same_core(machine: &Machine, a: CpuId, b: CpuId) -> bool {
     a == b || (core.1.is_some() && core == core_of(machine, b))
 }
 
-/// Puts drafts into the lists, children first, so that a cluster's CPUs are neighbours.
+/// A draft that is in the queue, and so has its id already.
+struct Queued<'a> {
+    draft: &'a Draft,
+    parent: Option<ClusterId>,
+    place: u8,
+    first_cpu: usize,
+}
+
+/// Puts drafts into the list, level by level, so that brothers are neighbours.
 struct Emitter<'a> {
     machine: &'a Machine,
+    queue: VecDeque<Queued<'a>>,
     clusters: Vec<Cluster>,
     cpus: Vec<TreeCpu>,
 }
 
 impl<'a> Emitter<'a> {
-    fn new(machine: &'a Machine) -> Self {
-        Self { machine, clusters: Vec::new(), cpus: Vec::new() }
+    fn new(machine: &'a Machine, root: &'a Draft) -> Self {
+        let nowhere = TreeCpu { id: CpuId(0), leaf: ClusterId::ROOT, siblings: 0 };
+        let cpus = vec![nowhere; root.nr_cpus()];
+        let queue = VecDeque::from([Queued { draft: root, parent: None, place: 0, first_cpu: 0 }]);
+        let mut emitter = Self { machine, queue, clusters: Vec::new(), cpus };
+        while let Some(next) = emitter.queue.pop_front() {
+            emitter.emit(&next);
+        }
+        emitter
     }
 
-    /// Gives the id of the cluster and the nodes it spans.
-    fn emit(&mut self, draft: &Draft) -> (ClusterId, Vec<NodeId>) {
-        let first_cpu = self.cpus.len() as u32;
-        let mut children = [ClusterId(0); FANOUT_MAX];
-        let mut nodes: Vec<NodeId> = draft.node.into_iter().collect();
-        let mut level = 0;
-        for (child, draft) in children.iter_mut().zip(&draft.children) {
-            let (id, of_child) = self.emit(draft);
-            *child = id;
-            nodes.extend(of_child);
-            level = level.max(self.clusters[id.index()].level + 1);
+    fn emit(&mut self, Queued { draft, parent, place, first_cpu }: &Queued<'a>) {
+        let id = ClusterId(self.clusters.len() as u32);
+        let first_child = self.clusters.len() + 1 + self.queue.len();
+        let mut first_cpu_of_child = *first_cpu;
+        for (place, child) in (0..).zip(&draft.children) {
+            let first_cpu = first_cpu_of_child;
+            self.queue.push_back(Queued { draft: child, parent: Some(id), place, first_cpu });
+            first_cpu_of_child += child.nr_cpus();
         }
+        let level = draft.level();
+        debug_assert!(level <= LEVELS_MAX);
+        self.emit_cpus(&draft.cpus, id, *first_cpu);
+        let mut nodes = Vec::new();
+        draft.nodes(&mut nodes);
         nodes.sort_unstable();
         nodes.dedup();
-        debug_assert!(level <= LEVELS_MAX);
-        let id = ClusterId(self.clusters.len() as u32);
-        for child in &children[..draft.children.len()] {
-            self.clusters[child.index()].parent = Some(id);
-        }
-        self.emit_cpus(&draft.cpus, id);
         self.clusters.push(Cluster {
-            parent: None,
-            children,
+            parent: *parent,
+            first_child: first_child as u32,
             nr_children: draft.children.len() as u8,
+            place: *place,
             level,
-            first_cpu,
-            nr_cpus: self.cpus.len() as u32 - first_cpu,
+            first_cpu: *first_cpu as u32,
+            nr_cpus: draft.nr_cpus() as u32,
+            nr_cores: 0,
+            slot: 0,
             node: draft.node,
             llc: draft.llc,
             home: most_central(self.machine, &nodes),
         });
-        (id, nodes)
     }
 
-    fn emit_cpus(&mut self, cpus: &[CpuId], leaf: ClusterId) {
-        for &cpu in cpus {
+    fn emit_cpus(&mut self, cpus: &[CpuId], leaf: ClusterId, first: usize) {
+        for (at, &cpu) in cpus.iter().enumerate() {
             let siblings = cpus.iter().enumerate().fold(0, |mask, (at, &other)| {
                 mask | u8::from(same_core(self.machine, cpu, other)) << at
             });
-            self.cpus.push(TreeCpu { id: cpu, leaf, siblings });
+            self.cpus[first + at] = TreeCpu { id: cpu, leaf, siblings };
         }
     }
 
-    fn finish(mut self, root: &Draft) -> Tree {
-        self.emit(root);
+    /// Cores of a leaf count at their first thread; above, children are added up.
+    fn count_cores(&mut self) {
+        for at in (0..self.clusters.len()).rev() {
+            let cluster = &self.clusters[at];
+            let children = cluster.children().map(|child| self.clusters[child.index()].nr_cores);
+            let is_first = |(place, cpu): (usize, &TreeCpu)| cpu.siblings & ((1 << place) - 1) == 0;
+            self.clusters[at].nr_cores = if cluster.is_leaf() {
+                let cpus = self.cpus[cluster.positions()].iter().enumerate();
+                cpus.filter(|&(place, cpu)| is_first((place, cpu))).count() as u32
+            } else {
+                children.sum()
+            };
+        }
+    }
+
+    /// Clusters of one home lie together, in groups that no other home's are in.
+    fn assign_slots(&mut self) -> Vec<Option<NodeId>> {
+        let mut by_home: BTreeMap<Option<NodeId>, Vec<usize>> = BTreeMap::new();
+        for (at, cluster) in self.clusters.iter().enumerate() {
+            by_home.entry(cluster.home).or_default().push(at);
+        }
+        let mut groups = Vec::new();
+        for (home, members) in by_home {
+            for group in members.chunks(SLOTS_PER_GROUP) {
+                let first = groups.len() * SLOTS_PER_GROUP;
+                for (slot, &at) in (first..).zip(group) {
+                    self.clusters[at].slot = slot as u32;
+                }
+                groups.push(home);
+            }
+        }
+        groups
+    }
+
+    fn node_clusters(&self) -> Vec<ClusterId> {
+        let mut node_clusters = vec![ClusterId::ROOT; self.machine.nodes().len()];
+        // From the last to the first: of several the highest remains.
+        for (at, cluster) in self.clusters.iter().enumerate().rev() {
+            if let Some(node) = cluster.node {
+                node_clusters[node.index()] = ClusterId(at as u32);
+            }
+        }
+        node_clusters
+    }
+
+    fn finish(mut self) -> Tree {
+        self.count_cores();
+        let slot_groups = self.assign_slots();
         let machine = self.machine;
         let mut positions = vec![None; machine.cpus().len()];
         for (position, cpu) in self.cpus.iter().enumerate() {
@@ -230,6 +307,7 @@ impl<'a> Emitter<'a> {
         cpus_by_os_id.sort_unstable();
         let rows = &machine.distances().rows;
         Tree {
+            node_clusters: self.node_clusters().into(),
             clusters: self.clusters.into(),
             cpus: self.cpus.into(),
             positions: positions.into(),
@@ -237,6 +315,7 @@ impl<'a> Emitter<'a> {
             cpus_by_os_id: cpus_by_os_id.into(),
             node_os_ids: machine.nodes().iter().map(|node| node.os_id).collect(),
             distances: rows.iter().flatten().copied().collect(),
+            slot_groups: slot_groups.into(),
         }
     }
 }

@@ -1,7 +1,6 @@
-//! The tree as it is read: flat lists, children before parents, the root last.
+//! The tree as it is read: one list, parents before children, brothers side by side.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU32;
 
 use quartier_model::{CpuId, CpuOsId, Distance, LlcId, NodeId, NodeOsId};
 
@@ -14,11 +13,17 @@ pub const FANOUT_MAX: usize = 4;
 /// ⌈log₄ size⌉ levels for its largest group; the worst sum of these stays well below.
 pub const LEVELS_MAX: u8 = 40;
 
-/// A cluster of a [`Tree`]: an index into its list, children before parents.
+/// Clusters whose estimates share memory of one node: a page of [`Threads`](super::Threads).
+pub const SLOTS_PER_GROUP: usize = if cfg!(loom) { 4 } else { 64 };
+
+/// A cluster of a [`Tree`]: an index into its list. The root is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub u32);
 
 impl ClusterId {
+    /// The cluster of the whole machine.
+    pub const ROOT: Self = Self(0);
+
     /// The number as a list index.
     #[must_use]
     pub fn index(self) -> usize {
@@ -30,11 +35,16 @@ impl ClusterId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     pub(crate) parent: Option<ClusterId>,
-    pub(crate) children: [ClusterId; FANOUT_MAX],
+    pub(crate) first_child: u32,
     pub(crate) nr_children: u8,
+    /// Its place among its parent's children, and in the parent's five entries.
+    pub(crate) place: u8,
     pub(crate) level: u8,
     pub(crate) first_cpu: u32,
     pub(crate) nr_cpus: u32,
+    pub(crate) nr_cores: u32,
+    /// Where its estimates lie in the lists that the caller provides.
+    pub(crate) slot: u32,
     pub(crate) node: Option<NodeId>,
     pub(crate) llc: Option<LlcId>,
     pub(crate) home: Option<NodeId>,
@@ -48,9 +58,19 @@ impl Cluster {
     }
 
     /// Its clusters, at most [`FANOUT_MAX`]; none for a leaf.
+    pub fn children(&self) -> impl ExactSizeIterator<Item = ClusterId> + use<> {
+        let nr_children = u32::from(self.nr_children);
+        (self.first_child..self.first_child + nr_children).map(ClusterId)
+    }
+
+    pub(crate) fn child(&self, place: u8) -> ClusterId {
+        ClusterId(self.first_child + u32::from(place))
+    }
+
+    /// Whether it holds CPUs, not clusters. A node without CPUs is a leaf too.
     #[must_use]
-    pub fn children(&self) -> &[ClusterId] {
-        &self.children[..usize::from(self.nr_children)]
+    pub fn is_leaf(&self) -> bool {
+        self.nr_children == 0
     }
 
     /// 0 for a leaf, else one more than its highest child.
@@ -63,6 +83,13 @@ impl Cluster {
     #[must_use]
     pub fn nr_cpus(&self) -> u32 {
         self.nr_cpus
+    }
+
+    /// How many cores these CPUs are threads of. A core of more threads than a leaf holds counts once
+    /// in each of its leaves.
+    #[must_use]
+    pub fn nr_cores(&self) -> u32 {
+        self.nr_cores
     }
 
     /// The node all of it lies in, if it lies in one.
@@ -82,6 +109,12 @@ impl Cluster {
     #[must_use]
     pub fn home(&self) -> Option<NodeId> {
         self.home
+    }
+
+    /// Where its estimates lie in lists of [`Tree::nr_slots`].
+    #[must_use]
+    pub fn slot(&self) -> usize {
+        self.slot as usize
     }
 
     /// Positions of its CPUs in the order of the tree.
@@ -111,15 +144,24 @@ pub struct Tree {
     pub(crate) cpu_os_ids: Box<[CpuOsId]>,
     pub(crate) cpus_by_os_id: Box<[(CpuOsId, CpuId)]>,
     pub(crate) node_os_ids: Box<[NodeOsId]>,
+    /// The highest cluster of each node.
+    pub(crate) node_clusters: Box<[ClusterId]>,
     /// Row-major, by logical node id.
     pub(crate) distances: Box<[Distance]>,
+    /// The node that each group of slots describes.
+    pub(crate) slot_groups: Box<[Option<NodeId>]>,
 }
 
 impl Tree {
-    /// All clusters, children before parents.
+    /// All clusters, parents before children.
     #[must_use]
     pub fn clusters(&self) -> &[Cluster] {
         &self.clusters
+    }
+
+    /// The ids of all clusters, parents before children.
+    pub fn cluster_ids(&self) -> impl DoubleEndedIterator<Item = ClusterId> + use<> {
+        (0..self.clusters.len() as u32).map(ClusterId)
     }
 
     /// One cluster.
@@ -131,29 +173,29 @@ impl Tree {
         &self.clusters[id.index()]
     }
 
-    /// The cluster of the whole machine.
-    #[must_use]
-    pub fn root(&self) -> ClusterId {
-        ClusterId(self.clusters.len() as u32 - 1)
-    }
-
     /// The level of the root; 0 when the machine is one leaf.
     #[must_use]
     pub fn height(&self) -> u8 {
-        self.cluster(self.root()).level
+        self.cluster(ClusterId::ROOT).level
     }
 
-    /// How many slots a caller provides for each indicator: one per cluster, then one per online
-    /// CPU.
+    /// How many entries a caller's lists of estimates have; a multiple of [`SLOTS_PER_GROUP`].
     #[must_use]
     pub fn nr_slots(&self) -> usize {
-        self.clusters.len() + self.cpus.len()
+        self.slot_groups.len() * SLOTS_PER_GROUP
     }
 
-    /// Fresh slots in this process's own memory: no threads anywhere.
+    /// The node that each group of [`SLOTS_PER_GROUP`] slots describes: its memory is where they
+    /// belong. `None` for CPUs of no known node.
     #[must_use]
-    pub fn new_slots(&self) -> Box<[AtomicU32]> {
-        (0..self.nr_slots()).map(|_| AtomicU32::new(0)).collect()
+    pub fn slot_groups(&self) -> &[Option<NodeId>] {
+        &self.slot_groups
+    }
+
+    /// How many CPUs take threads: those that are online.
+    #[must_use]
+    pub fn nr_cpus(&self) -> usize {
+        self.cpus.len()
     }
 
     /// The leaf of a CPU; `None` for an offline CPU or an id that is not of this machine.
@@ -162,12 +204,43 @@ impl Tree {
         Some(self.cpus[self.position_of(cpu)?].leaf)
     }
 
+    /// The node of a CPU, where both are known.
+    #[must_use]
+    pub fn node_of(&self, cpu: CpuId) -> Option<NodeId> {
+        self.cluster(self.leaf_of(cpu)?).node
+    }
+
+    /// The cluster that is a node: the highest of those that lie in it.
+    ///
+    /// # Panics
+    /// If the id is not of this machine.
+    #[must_use]
+    pub fn cluster_of_node(&self, node: NodeId) -> ClusterId {
+        self.node_clusters[node.index()]
+    }
+
     /// The CPUs of a cluster, those of its children included.
     ///
     /// # Panics
     /// If the id is not of this tree.
-    pub fn cluster_cpus(&self, id: ClusterId) -> impl Iterator<Item = CpuId> + '_ {
+    pub fn cluster_cpus(&self, id: ClusterId) -> impl ExactSizeIterator<Item = CpuId> + '_ {
         self.cpus[self.cluster(id).positions()].iter().map(|cpu| cpu.id)
+    }
+
+    /// Who renews U and M of a cluster (thesis 4.3.1: the background task of the node that holds
+    /// its descriptor): the first CPU of its home, or of the node with CPUs that is nearest.
+    ///
+    /// # Panics
+    /// If the id is not of this tree.
+    #[must_use]
+    pub fn updater(&self, id: ClusterId) -> Option<CpuId> {
+        let home = self.cluster(id).home;
+        let with_cpus = |node: &ClusterId| self.cluster(*node).nr_cpus > 0;
+        let nearest = self.node_clusters.iter().copied().filter(with_cpus);
+        let nearest = nearest.min_by_key(|&node| (self.distance(home, node), node));
+        // CPUs of a home that nobody knows are as near as any.
+        let near = if home.is_some() { nearest.unwrap_or(ClusterId::ROOT) } else { id };
+        self.cluster_cpus(near).min()
     }
 
     /// A cluster, then its parent, and so on up to the root.
@@ -191,6 +264,12 @@ impl Tree {
         self.cpu_os_ids[cpu.index()]
     }
 
+    /// How many nodes the machine has.
+    #[must_use]
+    pub fn nr_nodes(&self) -> usize {
+        self.node_os_ids.len()
+    }
+
     /// The kernel's number of a node.
     ///
     /// # Panics
@@ -198,6 +277,13 @@ impl Tree {
     #[must_use]
     pub fn node_os_id(&self, node: NodeId) -> NodeOsId {
         self.node_os_ids[node.index()]
+    }
+
+    /// The node with this OS id.
+    #[must_use]
+    pub fn node_by_os_id(&self, os_id: NodeOsId) -> Option<NodeId> {
+        let at = self.node_os_ids.iter().position(|id| *id == os_id)?;
+        Some(NodeId(at as u32))
     }
 
     /// D: how far a cluster is from a node. Where either is unknown it counts as unreachable, so
@@ -212,12 +298,18 @@ impl Tree {
         }
     }
 
-    pub(crate) fn position_of(&self, cpu: CpuId) -> Option<usize> {
-        self.positions.get(cpu.index()).copied().flatten().map(|position| position as usize)
+    /// Distances from a node to each node; empty where it is unknown.
+    pub(crate) fn distances_from(&self, from: Option<NodeId>) -> &[Distance] {
+        let nr_nodes = self.node_os_ids.len();
+        from.map_or(&[], |from| &self.distances[from.index() * nr_nodes..][..nr_nodes])
     }
 
-    /// The slot of the CPU at a position.
-    pub(crate) fn cpu_slot(&self, position: usize) -> usize {
-        self.clusters.len() + position
+    /// The CPU at a position in the order of the tree.
+    pub(crate) fn cpu_at(&self, position: usize) -> CpuId {
+        self.cpus[position].id
+    }
+
+    pub(crate) fn position_of(&self, cpu: CpuId) -> Option<usize> {
+        self.positions.get(cpu.index()).copied().flatten().map(|position| position as usize)
     }
 }

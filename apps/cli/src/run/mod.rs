@@ -104,7 +104,7 @@ impl Args {
             command: &self.command,
             runtime,
             machine: &machine,
-            nr_tree_slots: tree.nr_slots(),
+            nr_tree_slots: tree.nr_slots() * 16,
             config: self.config(&machine, &limits.cpus, found.rung),
             memory_policy,
         })?;

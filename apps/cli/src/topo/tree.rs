@@ -18,11 +18,11 @@ pub fn print(machine: &Machine, tree: &Tree, all: bool) -> String {
         View::new(machine).title(),
         tree.height(),
         count(tree.clusters().len(), "cluster"),
-        count(tree.clusters().iter().filter(|c| c.children().is_empty()).count(), "leaf")
+        count(tree.clusters().iter().filter(|c| c.is_leaf()).count(), "leaf")
             .replace("leafs", "leaves"),
     );
     let all = all || tree.clusters().len() <= CLUSTERS_IN_FULL_MAX;
-    Printer { machine, tree, all, text: &mut text }.push_cluster(tree.root(), "", "");
+    Printer { machine, tree, all, text: &mut text }.push_cluster(ClusterId::ROOT, "", "");
     if !all {
         text += "Clusters that are alike share a line; --all prints each.\n";
     }
@@ -39,7 +39,7 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn push_cluster(&mut self, id: ClusterId, branch: &str, indent: &str) {
         let _ = writeln!(self.text, "{branch}{}", self.label(id));
-        let children = self.tree.cluster(id).children();
+        let children: Vec<_> = self.tree.cluster(id).children().collect();
         let groups: Vec<&[ClusterId]> = if self.all {
             children.chunks(1).collect()
         } else {
@@ -111,10 +111,10 @@ impl Printer<'_> {
     /// Whether two clusters have the same shape, so that one can stand for the other.
     fn is_alike(&self, a: ClusterId, b: ClusterId) -> bool {
         let (first, second) = (self.tree.cluster(a), self.tree.cluster(b));
-        let mut children = first.children().iter().zip(second.children());
+        let mut children = first.children().zip(second.children());
         first.nr_cpus() == second.nr_cpus()
             && first.node().is_some() == second.node().is_some()
             && first.children().len() == second.children().len()
-            && children.all(|(&a, &b)| self.is_alike(a, b))
+            && children.all(|(a, b)| self.is_alike(a, b))
     }
 }
