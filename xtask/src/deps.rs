@@ -7,15 +7,16 @@ use crate::Findings;
 use crate::workspace::Package;
 
 /// The layers that each layer may use beside itself. A folder that is not here has no place yet.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("model", &[]),
     ("observe", &["model"]),
     ("decide", &["model"]),
+    ("shared", &["model", "decide"]),
     ("act", &["model", "percore"]),
     ("percore", &["model"]),
     ("lab", &["model", "observe", "decide", "act", "percore"]),
-    ("apps", &["model", "observe", "decide", "act", "percore"]),
-    ("tests", &["model", "observe", "decide", "act", "percore", "lab"]),
+    ("apps", &["model", "observe", "decide", "shared", "act", "percore"]),
+    ("tests", &["model", "observe", "decide", "shared", "act", "percore", "lab"]),
     ("xtask", &[]),
 ];
 

@@ -15,6 +15,7 @@
 
 mod allowed;
 mod build;
+mod encode;
 mod estimates;
 mod grouping;
 mod layout;
@@ -23,6 +24,7 @@ mod refresh;
 mod tree;
 
 pub use allowed::Allowed;
+pub use encode::DecodeError;
 pub use estimates::{Estimates, EstimatesError};
 pub(crate) use layout::SUM;
 pub use layout::{BLOCK_ORDERS, ENTRIES, FreeMemory, Resources, Threads, USAGE_PER_PERCENT, Usage};
