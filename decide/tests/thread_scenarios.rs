@@ -1,7 +1,7 @@
 //! Situations of thread creation, each under its own name.
 
 use quartier_decide::dqdt::{Allowed, EMA_TICKS, Estimates, Refresher, Tree, Usage};
-use quartier_decide::policy::{Decision, Thread, decide, decide_and_count};
+use quartier_decide::policy::{Decision, Strategy, Thread, decide, decide_and_count};
 use quartier_model::{
     Bytes, CpuId, Distance, Machine, MachineParts, NodeId, PackageId, SyntheticSpec,
 };
@@ -269,4 +269,37 @@ fn an_exited_thread_makes_room() {
     assert_eq!(decide_and_count(&estimates, &request).unwrap().cpu, CpuId(1));
     assert!(estimates.remove_thread(CpuId(1)).is_ok());
     assert!(estimates.remove_thread(CpuId(1)).is_err(), "taken off twice");
+}
+
+#[test]
+fn one_cpu_of_each_node_is_a_mask_like_any_other() {
+    let tree = Tree::build(&synthetic("4x4"));
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
+    // Others have filled the CPUs beside ours.
+    for cpu in [0, 0, 0, 0, 5, 5, 5, 8, 8, 8, 8] {
+        estimates.add_thread(CpuId(cpu));
+    }
+    let allowed = Allowed::new(&tree, [1, 5, 9].map(CpuId));
+    let request = Thread::new(Some(CpuId(0)), &allowed);
+    let decision = decide_and_count(&estimates, &request).unwrap();
+    assert_eq!((decision.cpu, decision.attempt), (CpuId(1), 1));
+    assert_eq!(decide_and_count(&estimates, &request).unwrap().cpu, CpuId(9));
+}
+
+#[test]
+fn the_maximal_level_holds_from_the_leaf_on_and_for_every_strategy() {
+    let tree = Tree::build(&synthetic("16x1"));
+    let threads = tree.new_threads();
+    let estimates = Estimates::new(&tree, &threads).unwrap();
+    estimates.add_thread(CpuId(0));
+    let allowed = Allowed::all(&tree);
+    for strategy in [Strategy::Thesis, Strategy::Packed, Strategy::Spread] {
+        for (level_max, below) in [(0, 1), (1, 4), (2, 16)] {
+            let request = Thread::new(Some(CpuId(0)), &allowed);
+            let request = Thread { level_max: Some(level_max), strategy, ..request };
+            let decision = decide(&estimates, &request).unwrap();
+            assert!(decision.cpu.0 < below, "{strategy:?} {level_max}: {decision:?}");
+        }
+    }
 }

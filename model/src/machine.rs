@@ -51,6 +51,7 @@ pub enum Provenance {
 
 /// A NUMA node. Nodes without CPUs and nodes without memory are normal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Node {
     /// The kernel's number.
     pub os_id: NodeOsId,
@@ -60,6 +61,7 @@ pub struct Node {
 
 /// A CPU (hardware thread).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cpu {
     /// The kernel's number.
     pub os_id: CpuOsId,
@@ -77,6 +79,7 @@ pub struct Cpu {
 
 /// A last-level cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Llc {
     /// Its level (2, 3, …).
     pub level: u8,
@@ -86,6 +89,7 @@ pub struct Llc {
 
 /// A processor package (socket).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Package {
     /// The kernel's `physical_package_id`.
     pub os_id: PackageOsId,

@@ -170,6 +170,6 @@ fn rename(from: &Path, to: &Path) -> Result<(), SharedError> {
     fs::rename(from, to).map_err(|source| os("make", to, source))
 }
 
-pub(crate) fn os(operation: &'static str, path: &Path, source: io::Error) -> SharedError {
-    SharedError::Os { operation, path: path.display().to_string(), source }
+pub(crate) fn os(operation: &'static str, path: &Path, error: io::Error) -> SharedError {
+    SharedError::Os { operation, path: path.display().to_string(), error }
 }

@@ -46,8 +46,13 @@ use mapping::Mapping;
 #[derive(Debug, Error)]
 #[allow(missing_docs)] // The messages are the documentation.
 pub enum SharedError {
-    #[error("cannot {operation} {path}: {source}")]
-    Os { operation: &'static str, path: String, source: std::io::Error },
+    #[error("cannot {operation} {path}: {error}")]
+    Os { operation: &'static str, path: String, error: std::io::Error },
+    #[error(
+        "there is no decision tree at {path}; `quartier tree serve --directory {path}` makes one, and \
+         `quartier run` makes the user's own while it runs"
+    )]
+    None { path: String },
     #[error("{path} is no decision tree: {what}; remove it, or ask who made it")]
     Foreign { path: String, what: String },
     #[error(

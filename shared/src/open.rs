@@ -28,6 +28,9 @@ impl SharedTree {
     /// # Errors
     /// When there is none, it cannot be trusted, or is not what this program makes.
     pub fn open(directory: &Path) -> Result<Self, SharedError> {
+        if !directory.join(TREE_FILE).try_exists().unwrap_or(true) {
+            return Err(SharedError::None { path: directory.display().to_string() });
+        }
         check_trust(directory)?;
         for tries in 0.. {
             let tree = open_file(&directory.join(TREE_FILE))?;
@@ -48,6 +51,14 @@ impl SharedTree {
     /// As [`open`](Self::open); who may write the directory is not looked at.
     pub fn open_files(tree: &Path, threads: &Path) -> Result<Self, SharedError> {
         Self::of_opened(open_file(tree)?, open_file(threads)?, tree)
+    }
+
+    /// Opens two files that are open for reading and writing already.
+    ///
+    /// # Errors
+    /// As [`open_files`](Self::open_files).
+    pub fn of_descriptors(tree: File, threads: File) -> Result<Self, SharedError> {
+        Self::of_files(tree, threads, Path::new("the decision tree"))
     }
 
     pub(crate) fn of_files(tree: File, threads: File, path: &Path) -> Result<Self, SharedError> {

@@ -17,6 +17,8 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+use crate::TreeFiles;
+
 /// How far up a process's ancestors are looked at.
 const ANCESTORS_MAX: usize = 64;
 
@@ -26,13 +28,17 @@ pub struct Desk {
     socket: OwnedFd,
     device: Option<File>,
     memory: OwnedFd,
+    tree: OwnedFd,
+    threads: OwnedFd,
     name: String,
 }
 
 impl Desk {
     /// Opens the desk of the session in `memory`; `None` where the kernel has no sockets for it.
-    pub fn open(memory: &OwnedFd) -> Option<Self> {
+    pub fn open(memory: &OwnedFd, tree: TreeFiles<'_>) -> Option<Self> {
         let memory = memory.try_clone().ok()?;
+        let threads = tree.threads.try_clone_to_owned().ok()?;
+        let tree = tree.tree.try_clone_to_owned().ok()?;
         let device = File::options().read(true).write(true).open("/dev/userfaultfd").ok();
         let name = format!("quartier-{}-{:016x}", std::process::id(), random()?);
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?;
@@ -41,7 +47,7 @@ impl Desk {
             rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).ok()?;
         rustix::net::bind(&socket, &address).ok()?;
         rustix::net::listen(&socket, 64).ok()?;
-        Some(Self { socket, device, memory, name })
+        Some(Self { socket, device, memory, tree, threads, name })
     }
 
     /// The socket's name, for the programs' environment.
@@ -62,6 +68,12 @@ impl Desk {
                 }
                 (DeskRequest::Session, _) => {
                     let _ = lend(&peer, self.memory.as_fd());
+                }
+                (DeskRequest::Tree, _) => {
+                    let _ = lend(&peer, self.tree.as_fd());
+                }
+                (DeskRequest::Threads, _) => {
+                    let _ = lend(&peer, self.threads.as_fd());
                 }
                 (DeskRequest::Guard { program }, Some(uffd)) => {
                     std::thread::spawn(move || guard(session, &peer, program, uffd));

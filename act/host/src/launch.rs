@@ -1,16 +1,18 @@
 //! Running a program with the runtime in it.
 
 use std::ffi::OsString;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use quartier_model::Machine;
-use quartier_session::{Config, ENV_SESSION, ENV_SOCKET, Session, SessionError};
+use quartier_session::{Config, CpuBits, ENV_SESSION, ENV_SOCKET, Launcher, Session, SessionError};
 use rustix::io::Errno;
-use rustix::process::WaitOptions;
+use rustix::process::{Pid, WaitOptions};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -23,6 +25,9 @@ use crate::{MemoryPolicy, Program, Report};
 /// How long the launcher waits for helpers (and other orphans) after the program has ended.
 const HELPER_END_MAX: Duration = Duration::from_millis(50);
 
+/// After so long the runtime is up in a program that it can come up in.
+const RUNTIME_UP_MAX: Duration = Duration::from_secs(2);
+
 /// What to run, and how.
 #[derive(Debug)]
 pub struct Request<'a> {
@@ -34,12 +39,32 @@ pub struct Request<'a> {
     pub runtime: PathBuf,
     /// The machine.
     pub machine: &'a Machine,
-    /// Counters of its decision tree.
-    pub nr_tree_slots: usize,
+    /// Its decision tree.
+    pub tree: TreeFiles<'a>,
+    /// Where the program's first thread starts, and how the tree counts it.
+    pub start: Option<Start>,
     /// What the runtime is to do.
     pub config: Config,
     /// The memory policy that the program starts with.
     pub memory_policy: Option<MemoryPolicy>,
+}
+
+/// The two files of the decision tree that the run's processes decide by.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeFiles<'a> {
+    /// Topology, U and M.
+    pub tree: BorrowedFd<'a>,
+    /// T.
+    pub threads: BorrowedFd<'a>,
+}
+
+/// Where a program's first thread starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// These CPUs: those of one node, or one.
+    pub cpus: CpuBits,
+    /// For [`Header::first_thread`](quartier_session::Header::first_thread).
+    pub first_thread: u64,
 }
 
 /// A program that has ended.
@@ -83,9 +108,17 @@ pub enum LaunchError {
 /// When it could not be started; what the program itself does is no error.
 pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
     let json = serde_json::to_string(request.machine).unwrap_or_default();
-    let (memory, session) =
-        Session::create(request.machine, &json, request.nr_tree_slots, request.config)?;
-    let desk = Desk::open(&memory);
+    let launcher = Launcher {
+        pid: std::process::id(),
+        tree_fd: request.tree.tree.as_raw_fd(),
+        threads_fd: request.tree.threads.as_raw_fd(),
+        reserved: 0,
+    };
+    let (memory, session) = Session::create(request.machine, &json, launcher, request.config)?;
+    if let Some(start) = &request.start {
+        session.header().first_thread.store(start.first_thread, Ordering::Relaxed);
+    }
+    let desk = Desk::open(&memory, request.tree);
     // Leaked: the desk's threads use it until the launcher ends.
     let session: &'static Session = Box::leak(Box::new(session));
     let mut command = Command::new(&request.program.path);
@@ -104,7 +137,7 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
     // price: an orphan of the run has us, not init, for a parent.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let began = Instant::now();
-    let child = start(request, &mut command)?;
+    let child = start(request, &mut command, session)?;
     pass_on(signals, &child);
     if let Some(desk) = desk {
         std::thread::spawn(move || desk.serve(session));
@@ -122,17 +155,52 @@ pub fn replace(program: &Program, command: &[OsString]) -> LaunchError {
     LaunchError::Start { path: program.path.clone(), source: exec.exec() }
 }
 
-fn start(request: &Request<'_>, command: &mut Command) -> Result<Child, LaunchError> {
+fn start(
+    request: &Request<'_>,
+    command: &mut Command,
+    session: &'static Session,
+) -> Result<Child, LaunchError> {
     if let Some(policy) = &request.memory_policy {
         policy.set().map_err(LaunchError::MemoryPolicy)?;
     }
+    // Exec balances: the kernel would choose another CPU, were the choice not narrowed until the
+    // runtime, in the new program, puts the user's affinity back.
+    let own = request.start.map(|start| narrow(&start.cpus));
     let child = command
         .spawn()
         .map_err(|source| LaunchError::Start { path: request.program.path.clone(), source });
+    if let Some(Some((own, narrow))) = own {
+        let _ = sched_setaffinity(None, &own);
+        if let Ok(child) = &child {
+            widen_without_runtime(child, session, own, narrow);
+        }
+    }
     if request.memory_policy.is_some() {
         MemoryPolicy::unset();
     }
     child
+}
+
+/// A program in which the runtime did not come up (something in its environment keeps it out) must not
+/// stay narrowed: after a while it is widened from here.
+fn widen_without_runtime(child: &Child, session: &'static Session, own: CpuSet, narrow: CpuSet) {
+    let Some(pid) = Pid::from_raw(child.id() as i32) else { return };
+    std::thread::spawn(move || {
+        std::thread::sleep(RUNTIME_UP_MAX);
+        let is_up = session.processes().next().is_some();
+        if !is_up && sched_getaffinity(Some(pid)).is_ok_and(|now| now == narrow) {
+            let _ = sched_setaffinity(Some(pid), &own);
+        }
+    });
+}
+
+/// Narrows the calling thread; gives the affinity it had, and the one it has.
+fn narrow(cpus: &CpuBits) -> Option<(CpuSet, CpuSet)> {
+    let own = sched_getaffinity(None).ok()?;
+    let mut narrow = CpuSet::new();
+    let known = cpus.iter().filter(|cpu| (*cpu as usize) < CpuSet::MAX_CPU);
+    known.for_each(|cpu| narrow.set(cpu as usize));
+    sched_setaffinity(None, &narrow).ok().map(|()| (own, narrow))
 }
 
 /// The program's own preloads stay, after ours.

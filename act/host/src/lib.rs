@@ -8,7 +8,7 @@ mod program;
 mod report;
 mod rung;
 
-pub use launch::{LaunchError, Launched, Request, launch, replace};
+pub use launch::{LaunchError, Launched, Request, Start, TreeFiles, launch, replace};
 pub use memory_policy::MemoryPolicy;
 pub use program::{Obstacle, Program, ProgramError};
 pub use report::{NodeReport, Note, ProcessReport, Report};

@@ -50,8 +50,9 @@ pub unsafe fn create(
             // SAFETY: no thread was made, so `birth` is still ours.
             drop(unsafe { Box::from_raw(birth) });
         }
-        if let (Some(place), Some(decide)) = (place, runtime.decide()) {
-            decide.uncount(place.cpu_os_id);
+        let count = place.and_then(|place| place.count);
+        if let (Some(count), Some(decide)) = (count, runtime.decide()) {
+            decide.uncount(count);
         }
         status
     });
@@ -266,8 +267,8 @@ extern "C" fn prepare(birth: *mut c_void) -> Call {
 fn give_up(runtime: &Runtime, place: Option<Place>) {
     if let (Some(base), Some(place)) = (affinity::base(), place) {
         let _ = affinity::set(0, base);
-        if let Some(decide) = runtime.decide() {
-            decide.uncount(place.cpu_os_id);
+        if let (Some(count), Some(decide)) = (place.count, runtime.decide()) {
+            decide.uncount(count);
         }
     }
 }
@@ -282,7 +283,7 @@ fn settle(runtime: &Runtime, thread: &'static Thread, place: Option<Place>, stac
         count.fetch_add(1, Ordering::Relaxed);
     }
     thread.hold(Holding::Ours, Some(place.node_os_id));
-    thread.set_counted(place.cpu_os_id);
+    thread.set_placed(place.cpu_os_id, place.count);
     if let Some(narrow) = narrow_mask(runtime, place) {
         let _ = affinity::set(0, &narrow);
     }
@@ -325,7 +326,7 @@ fn narrow_mask(runtime: &Runtime, place: Place) -> Option<CpuBits> {
 /// Narrows a thread of ours to its place again.
 pub fn narrow_again(thread: &Thread) {
     let narrow = runtime::get().and_then(|runtime| {
-        let place = runtime.decide()?.locate(thread.counted()?)?;
+        let place = runtime.decide()?.locate(thread.placed()?)?;
         narrow_mask(runtime, place)
     });
     if let Some(narrow) = narrow {
@@ -333,16 +334,15 @@ pub fn narrow_again(thread: &Thread) {
     }
 }
 
-/// Holds the creator of the second thread on its node, if its affinity is as the user left it.
+/// Holds the creator of the second thread on its node, if its affinity is as the user left it, and
+/// counts it there.
 pub fn hold_creator(runtime: &Runtime, decide: &dyn Decide, creator: &'static Thread) {
     let (Some(base), Ok(now)) = (affinity::base(), affinity::get(0)) else { return };
     if creator.holding() != Holding::AsIs || now != *base {
         return;
     }
     let Some(place) = decide.locate(current_cpu()) else { return };
-    if decide.count(place.cpu_os_id) {
-        creator.set_counted(place.cpu_os_id);
-    }
+    creator.set_placed(place.cpu_os_id, decide.count(place.cpu_os_id));
     let Some(narrow) = narrow_mask(runtime, place) else { return };
     if affinity::set(0, &narrow).is_ok() {
         creator.hold(Holding::Ours, Some(place.node_os_id));
@@ -380,8 +380,8 @@ unsafe extern "C" fn thread_ended(thread: *mut c_void) {
     if thread as usize > 1 {
         // SAFETY: the static entry that `settle` stored for this thread.
         let thread = unsafe { &*thread.cast::<Thread>() };
-        if let (Some(cpu), Some(decide)) = (thread.take_counted(), runtime.decide()) {
-            decide.uncount(cpu);
+        if let (Some(count), Some(decide)) = (thread.take_count(), runtime.decide()) {
+            decide.uncount(count);
         }
         thread.leave();
     }

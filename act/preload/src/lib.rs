@@ -32,6 +32,7 @@ mod text;
 mod threads;
 
 pub use arena::Arena;
+pub use device::from_launcher;
 pub use runtime::{end, start};
 
 use quartier_kernel::{pagemap, sys, uffd};
@@ -46,17 +47,28 @@ pub struct Place {
     pub node_index: u32,
     /// OS id of its node.
     pub node_os_id: u32,
+    /// The thread as the tree counts it there, if it does.
+    pub count: Option<Count>,
 }
+
+/// A thread that the tree counts: a number of the tree's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(pub u32);
 
 /// Who decides: the decision tree, as far as the runtime needs it. All CPUs and nodes by OS id
 /// unless said otherwise.
 pub trait Decide: Send + Sync + std::fmt::Debug {
     /// Chooses a CPU for a new thread of the thread on `creator`, and counts the thread there.
     fn place(&self, creator: u32, allowed: &CpuBits) -> Option<Place>;
-    /// Counts a thread that is on `cpu` already; `false` if the tree does not know the CPU.
-    fn count(&self, cpu: u32) -> bool;
-    /// A thread counted on `cpu` is gone.
-    fn uncount(&self, cpu: u32);
+    /// Counts a thread that is on `cpu` already; `None` if the tree does not know the CPU, or has no
+    /// room.
+    fn count(&self, cpu: u32) -> Option<Count>;
+    /// A counted thread is gone.
+    fn uncount(&self, count: Count);
+    /// This is a child after a fork: what its parent counted is not its own.
+    fn forked(&self);
+    /// The process ends: nothing of it is counted any more, and nothing will be.
+    fn leave(&self);
     /// Where a CPU is: its node.
     fn locate(&self, cpu: u32) -> Option<Place>;
     /// The online CPUs of the node with this logical id.

@@ -94,6 +94,9 @@ pub fn end() {
     let slot = runtime.slot();
     if slot.pid() == sys::pid() as u32 && slot.state() == SlotState::Running {
         resident::count(runtime);
+        if let Some(Some(decide)) = runtime.decide.get() {
+            decide.leave();
+        }
         slot.set_state(SlotState::Ended);
     }
 }
@@ -107,8 +110,9 @@ fn program_name() -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// A program started by a thread that we narrowed inherits the narrow mask; the user's is put back.
-/// A mask that the program before it, or its parent, set on purpose is kept.
+/// A program started by a thread that we narrowed, or placed by the launcher, inherits the narrow mask;
+/// the user's is put back before the program can read it: runtimes count their CPUs by it. A mask that
+/// the program before it, or its parent, set on purpose is kept.
 fn restore_affinity(session: &'static Session, slot: &ProcessSlot, factory: Factory) {
     let Ok(now) = affinity::get(0) else { return };
     let allowed = &session.config().allowed;
@@ -288,8 +292,8 @@ impl Runtime {
         {
             let _ = affinity::set(first.tid() as i32, base);
             first.hold(Holding::AsIs, None);
-            if let (Some(decide), Some(cpu)) = (self.decide(), first.take_counted()) {
-                decide.uncount(cpu);
+            if let (Some(decide), Some(count)) = (self.decide(), first.take_count()) {
+                decide.uncount(count);
             }
         }
     }
@@ -303,6 +307,9 @@ impl Runtime {
                 slot.set_user_affinity();
             }
             self.slot.store(index, Ordering::Relaxed);
+        }
+        if let Some(Some(decide)) = self.decide.get() {
+            decide.forked();
         }
         self.others.store(0, Ordering::Relaxed);
         self.watching.store(false, Ordering::Relaxed);

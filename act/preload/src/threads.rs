@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
 
 use quartier_kernel::sys;
 
+use crate::Count;
+
 /// Threads that can be followed at once; more run unplaced.
 pub const THREADS_MAX: usize = 8192;
 
@@ -35,8 +37,10 @@ pub enum Holding {
 pub struct Thread {
     tid: AtomicU32,
     holding: AtomicU32,
-    /// OS id plus one of the CPU on which the decision tree counts it.
-    counted: AtomicU32,
+    /// OS id plus one of the CPU on which it was placed.
+    placed: AtomicU32,
+    /// How the decision tree counts it, plus one.
+    count: AtomicU32,
     /// Not 0 once it is about to end.
     leaving: AtomicU32,
     /// Whether it is wide for the time of a `vfork`.
@@ -58,7 +62,8 @@ pub struct Thread {
 const EMPTY: Thread = Thread {
     tid: AtomicU32::new(0),
     holding: AtomicU32::new(0),
-    counted: AtomicU32::new(0),
+    placed: AtomicU32::new(0),
+    count: AtomicU32::new(0),
     leaving: AtomicU32::new(0),
     widened: AtomicU32::new(0),
     handle: AtomicUsize::new(0),
@@ -88,7 +93,8 @@ impl Thread {
         })?;
         thread.holding.store(Holding::AsIs as u32, Ordering::Relaxed);
         thread.node.store(UNKNOWN, Ordering::Relaxed);
-        thread.counted.store(0, Ordering::Relaxed);
+        thread.placed.store(0, Ordering::Relaxed);
+        thread.count.store(0, Ordering::Relaxed);
         thread.widened.store(0, Ordering::Relaxed);
         // SAFETY: a query of the calling thread, which enters itself.
         thread.handle.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
@@ -131,14 +137,16 @@ impl Thread {
         Self::all().find(|thread| thread.handle.load(Ordering::Relaxed) == handle as usize)
     }
 
-    /// Notes the CPU (OS id) on which the decision tree counts it.
-    pub fn set_counted(&self, cpu_os_id: u32) {
-        self.counted.store(cpu_os_id + 1, Ordering::Relaxed);
+    /// Notes its CPU (OS id), and how the decision tree counts it there.
+    pub fn set_placed(&self, cpu_os_id: u32, count: Option<Count>) {
+        self.count.store(count.map_or(0, |Count(count)| count.wrapping_add(1)), Ordering::Relaxed);
+        self.placed.store(cpu_os_id + 1, Ordering::Relaxed);
     }
 
-    /// The CPU (OS id) on which it was counted; from now on it is not.
-    pub fn take_counted(&self) -> Option<u32> {
-        self.counted.swap(0, Ordering::Relaxed).checked_sub(1)
+    /// How it was counted; from now on it is not, and has no place.
+    pub fn take_count(&self) -> Option<Count> {
+        self.placed.store(0, Ordering::Relaxed);
+        self.count.swap(0, Ordering::Relaxed).checked_sub(1).map(Count)
     }
 
     /// Notes that it is wide for the time of a `vfork`.
@@ -151,9 +159,9 @@ impl Thread {
         self.widened.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// The CPU (OS id) on which it is counted.
-    pub fn counted(&self) -> Option<u32> {
-        self.counted.load(Ordering::Relaxed).checked_sub(1)
+    /// The CPU (OS id) on which it was placed.
+    pub fn placed(&self) -> Option<u32> {
+        self.placed.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// All threads entered.

@@ -14,6 +14,10 @@ pub enum DeskRequest {
     Goodbye,
     /// The session's memory, please: I may not open it by its path.
     Session,
+    /// The decision tree's topology, U and M, please.
+    Tree,
+    /// The decision tree's T, please.
+    Threads,
 }
 
 impl DeskRequest {
@@ -28,6 +32,8 @@ impl DeskRequest {
             Self::Guard { program } => (2, program),
             Self::Goodbye => (3, 0),
             Self::Session => (4, 0),
+            Self::Tree => (5, 0),
+            Self::Threads => (6, 0),
         };
         (u64::from(kind) << 32 | u64::from(program)).to_ne_bytes()
     }
@@ -41,6 +47,8 @@ impl DeskRequest {
             (2, program) => Some(Self::Guard { program }),
             (3, 0) => Some(Self::Goodbye),
             (4, 0) => Some(Self::Session),
+            (5, 0) => Some(Self::Tree),
+            (6, 0) => Some(Self::Threads),
             _ => None,
         }
     }
@@ -57,6 +65,8 @@ mod tests {
             DeskRequest::Guard { program: 77 },
             DeskRequest::Goodbye,
             DeskRequest::Session,
+            DeskRequest::Tree,
+            DeskRequest::Threads,
         ] {
             assert_eq!(DeskRequest::from_bytes(request.to_bytes()), Some(request));
         }

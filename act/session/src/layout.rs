@@ -1,10 +1,12 @@
 //! The fixed part of the session: configuration and where everything else lies.
 
+use std::sync::atomic::AtomicU64;
+
 /// First eight bytes of every session.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"quartier");
 
 /// Raised whenever a field moves: launcher and runtime of different builds must not share memory.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 
 /// Words of a CPU mask: room for 8192 CPUs, x86-64's largest `NR_CPUS`.
 pub const NR_CPU_WORDS: usize = 128;
@@ -42,6 +44,16 @@ impl CpuBits {
             *word &= other;
         }
         Self { words }
+    }
+
+    /// These CPUs without those of another set; all of them where nothing else would be left.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let mut rest = *self;
+        for (word, other) in rest.words.iter_mut().zip(other.words) {
+            *word &= !other;
+        }
+        if rest.is_empty() { *self } else { rest }
     }
 
     /// Whether there is no CPU in the set.
@@ -122,6 +134,18 @@ wire_enum! {
 }
 
 wire_enum! {
+    /// Which node a thread goes to when its creator's has no idle CPU.
+    Strategy {
+        /// The emptiest.
+        Thesis = 0 => "thesis",
+        /// The fullest that has an idle CPU.
+        Packed = 1 => "packed",
+        /// The emptiest of all, from the start.
+        Spread = 2 => "spread",
+    }
+}
+
+wire_enum! {
     /// By which kernel interface pages are caught at the next touch.
     Rung {
         /// None that is safe: threads are placed, pages stay.
@@ -141,6 +165,8 @@ pub struct Config {
     pub policy: u32,
     /// A [`Pin`].
     pub pin: u32,
+    /// A [`Strategy`].
+    pub strategy: u32,
     /// The highest [`Rung`] that may be used.
     pub rung_max: u32,
     /// Share of a node's memory, in percent, that a process with one thread may fill; 0: no limit
@@ -159,6 +185,9 @@ pub struct Config {
     pub block_bytes_max: u64,
     /// The CPUs that the user allows: the affinity that `quartier run` itself started with.
     pub allowed: CpuBits,
+    /// CPUs that the kernel balances no load to (`isolcpus`, isolated cpusets): somebody has reserved
+    /// them, so nothing is placed there unless nothing else is allowed.
+    pub isolated: CpuBits,
 }
 
 impl Config {
@@ -172,6 +201,7 @@ impl Config {
         Self {
             policy: policy as u32,
             pin: Pin::Node as u32,
+            strategy: Strategy::Thesis as u32,
             rung_max: Rung::Rwp as u32,
             initial_share_percent: 0,
             split_huge: 0,
@@ -180,6 +210,7 @@ impl Config {
             block_bytes: 64 << 10,
             block_bytes_max: 2 << 20,
             allowed,
+            isolated: CpuBits::EMPTY,
         }
     }
 
@@ -195,10 +226,55 @@ impl Config {
         Pin::from_wire(self.pin).unwrap_or(Pin::None)
     }
 
+    /// The strategy, with unknown words read as [`Strategy::Thesis`].
+    #[must_use]
+    pub fn strategy(&self) -> Strategy {
+        Strategy::from_wire(self.strategy).unwrap_or(Strategy::Thesis)
+    }
+
     /// The highest rung, with unknown words read as [`Rung::None`].
     #[must_use]
     pub fn rung_max(&self) -> Rung {
         Rung::from_wire(self.rung_max).unwrap_or(Rung::None)
+    }
+}
+
+/// Where the processes of a run find the decision tree: `/proc/PID/fd/N`, twice.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// The launcher's process id.
+    pub pid: u32,
+    /// Its descriptor of the tree's topology, U and M.
+    pub tree_fd: i32,
+    /// Its descriptor of T.
+    pub threads_fd: i32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The program's first thread as the launcher counts it in the decision tree: its ledger's process
+/// and record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstThread {
+    /// The launcher, as the ledger knows it.
+    pub process: u32,
+    /// The record; below the largest `u32`.
+    pub record: u32,
+}
+
+impl FirstThread {
+    /// As a word that is not 0.
+    #[must_use]
+    pub fn pack(self) -> u64 {
+        u64::from(self.process) << 32 | (u64::from(self.record) + 1)
+    }
+
+    /// Reads a word; `None` for 0.
+    #[must_use]
+    pub fn unpack(word: u64) -> Option<Self> {
+        let record = (word as u32).checked_sub(1)?;
+        Some(Self { process: (word >> 32) as u32, record })
     }
 }
 
@@ -218,10 +294,10 @@ pub struct Header {
     pub machine_offset: u64,
     /// Its length in bytes.
     pub machine_len: u64,
-    /// Where the decision tree's counters (`AtomicU32`) start.
-    pub tree_offset: u64,
-    /// How many there are.
-    pub nr_tree_slots: u64,
+    /// Who made it, and its descriptors of the decision tree's two files.
+    pub launcher: Launcher,
+    /// A [`FirstThread`], until the program's process counts its threads itself; 0: not counted.
+    pub first_thread: AtomicU64,
     /// Where the process slots start.
     pub processes_offset: u64,
     /// How many there are.
@@ -230,4 +306,30 @@ pub struct Header {
     pub process_stride: u64,
     /// What to do.
     pub config: Config,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpus(ids: &[u32]) -> CpuBits {
+        ids.iter().copied().collect()
+    }
+
+    #[test]
+    fn reserved_cpus_are_left_out_unless_nothing_else_is_allowed() {
+        assert_eq!(cpus(&[0, 1, 70]).without(&cpus(&[1, 2])), cpus(&[0, 70]));
+        assert_eq!(cpus(&[1, 2]).without(&cpus(&[1, 2, 3])), cpus(&[1, 2]));
+        assert_eq!(cpus(&[]).without(&cpus(&[1])), cpus(&[]));
+    }
+
+    #[test]
+    fn the_first_threads_word_is_never_the_empty_one() {
+        for known in
+            [FirstThread { process: 0, record: 0 }, FirstThread { process: u32::MAX, record: 9 }]
+        {
+            assert_eq!(FirstThread::unpack(known.pack()), Some(known));
+        }
+        assert_eq!(FirstThread::unpack(0), None);
+    }
 }

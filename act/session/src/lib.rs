@@ -4,7 +4,7 @@
 //! tells the tree of processes its path (`/proc/LAUNCHER/fd/N`) through [`ENV_SESSION`]. Each process
 //! claims a slot and counts into it, so that what happened is known however the process ends.
 //!
-//! Layout: [`Header`], then the machine (JSON), the decision tree's counters, and the process slots.
+//! Layout: [`Header`], then the machine (JSON), and the process slots.
 //! All fields that change are atomics; no reference to anything else in the mapping is ever made.
 
 mod desk;
@@ -14,7 +14,10 @@ mod process;
 mod reason;
 
 pub use desk::DeskRequest;
-pub use layout::{Config, CpuBits, Header, LAYOUT_VERSION, MAGIC, NR_CPU_WORDS, Pin, Policy, Rung};
+pub use layout::{
+    Config, CpuBits, FirstThread, Header, LAYOUT_VERSION, Launcher, MAGIC, NR_CPU_WORDS, Pin,
+    Policy, Rung, Strategy,
+};
 pub use map::{Session, SessionError};
 pub use process::{Counter, Counters, ProcessSlot, SlotState};
 pub use reason::Reason;

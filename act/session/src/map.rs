@@ -6,12 +6,12 @@ use std::mem::{align_of, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use quartier_model::Machine;
 use thiserror::Error;
 
-use crate::{Config, Header, LAYOUT_VERSION, MAGIC, ProcessSlot, SlotState};
+use crate::{Config, Header, LAYOUT_VERSION, Launcher, MAGIC, ProcessSlot, SlotState};
 
 /// Processes of one run that are reported one by one.
 const NR_PROCESSES: usize = 1024;
@@ -49,21 +49,19 @@ fn align_up(offset: usize) -> usize {
 }
 
 impl Session {
-    /// Creates a session with room for `nr_tree_slots` tree counters; gives the memfd (close-on-exec)
-    /// and the mapping.
+    /// Creates a session; gives the memfd (close-on-exec) and the mapping.
     ///
     /// # Errors
     /// When the kernel refuses the memory.
     pub fn create(
         machine: &Machine,
         machine_json: &str,
-        nr_tree_slots: usize,
+        launcher: Launcher,
         config: Config,
     ) -> Result<(OwnedFd, Self), SessionError> {
         let nr_nodes = machine.nodes().len();
         let machine_offset = align_up(size_of::<Header>());
-        let tree_offset = align_up(machine_offset + machine_json.len());
-        let processes_offset = align_up(tree_offset + nr_tree_slots * size_of::<AtomicU32>());
+        let processes_offset = align_up(machine_offset + machine_json.len());
         let stride = align_up(size_of::<ProcessSlot>() + 2 * nr_nodes * size_of::<AtomicU64>());
         let len = processes_offset + NR_PROCESSES * stride;
         let name = CString::from(c"quartier-session");
@@ -86,8 +84,8 @@ impl Session {
             size_bytes: len as u64,
             machine_offset: machine_offset as u64,
             machine_len: machine_json.len() as u64,
-            tree_offset: tree_offset as u64,
-            nr_tree_slots: nr_tree_slots as u64,
+            launcher,
+            first_thread: AtomicU64::new(0),
             processes_offset: processes_offset as u64,
             nr_processes: NR_PROCESSES as u64,
             process_stride: stride as u64,
@@ -158,11 +156,10 @@ impl Session {
         let min_stride = size_of::<ProcessSlot>() as u64 + 16 * u64::from(header.nr_nodes);
         let ends = [
             end(header.machine_offset, header.machine_len, 1),
-            end(header.tree_offset, header.nr_tree_slots, size_of::<AtomicU32>()),
             end(header.processes_offset, header.nr_processes, header.process_stride as usize),
         ];
         let inside = ends.iter().all(|end| end.is_some_and(|end| end <= self.len as u64));
-        let aligned = [header.tree_offset, header.processes_offset, header.process_stride]
+        let aligned = [header.processes_offset, header.process_stride]
             .iter()
             .all(|offset| offset % align_of::<AtomicU64>() as u64 == 0);
         if !inside || !aligned || header.process_stride < min_stride {
@@ -174,7 +171,7 @@ impl Session {
     /// The fixed part.
     #[must_use]
     pub fn header(&self) -> &Header {
-        // SAFETY: `map` gave at least a header's length; the header is never written again.
+        // SAFETY: `map` gave at least a header's length; what is written again in it is atomic.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
@@ -193,19 +190,6 @@ impl Session {
             std::slice::from_raw_parts(
                 self.base.add(header.machine_offset as usize).as_ptr(),
                 header.machine_len as usize,
-            )
-        }
-    }
-
-    /// The decision tree's counters.
-    #[must_use]
-    pub fn tree_slots(&self) -> &[AtomicU32] {
-        let header = self.header();
-        // SAFETY: inside the mapping and aligned (`check`); atomics may be shared.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.base.add(header.tree_offset as usize).cast().as_ptr(),
-                header.nr_tree_slots as usize,
             )
         }
     }
@@ -281,7 +265,8 @@ mod tests {
     fn create() -> (OwnedFd, Session) {
         let machine = SyntheticSpec::uniform(4, 2).machine().unwrap();
         let config = Config::new(Policy::NextTouch, CpuBits::EMPTY);
-        Session::create(&machine, "{}", 20, config).unwrap()
+        let launcher = Launcher { pid: 1, tree_fd: 3, threads_fd: 4, reserved: 0 };
+        Session::create(&machine, "{}", launcher, config).unwrap()
     }
 
     fn path(fd: &OwnedFd) -> std::path::PathBuf {
@@ -323,8 +308,8 @@ mod tests {
 
     #[test]
     fn foreign_or_damaged_memory_is_refused() {
-        let (magic, version, machine_offset, tree_offset) = (0, 8, 24, 40);
-        let damage = [(magic, 1), (version, 99), (machine_offset, u64::MAX), (tree_offset, 3)];
+        let (magic, version, machine_offset, processes_offset) = (0, 8, 24, 64);
+        let damage = [(magic, 1), (version, 99), (machine_offset, u64::MAX), (processes_offset, 3)];
         for (offset, word) in damage {
             let (fd, session) = create();
             // SAFETY: inside the header of a mapping that only this test uses.

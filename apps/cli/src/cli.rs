@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{gather, lab, run, topo};
+use crate::{explain_decision, gather, lab, run, topo, tree};
 
 /// Exit status of every refusal: bad input, something missing, something not permitted.
 pub const STATUS_REFUSED: u8 = 2;
@@ -25,8 +25,12 @@ enum Command {
     Lab(lab::Args),
     /// Draw a machine: nodes, CPUs, caches, memory and distances
     Topo(topo::Args),
+    /// The decision tree that programs share: make it and keep it fresh, or look at it
+    Tree(tree::Args),
     /// Save this machine's topology, to draw or replay it elsewhere
     Gather(gather::Args),
+    /// Replay a decision on a given state, and say why it fell so
+    ExplainDecision(Box<explain_decision::Args>),
 }
 
 impl Cli {
@@ -39,7 +43,9 @@ impl Cli {
             Command::Run(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Topo(args) => args.run(),
+            Command::Tree(args) => args.run(),
             Command::Gather(args) => args.run(),
+            Command::ExplainDecision(args) => args.run(),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! `quartier lab`: a real Linux on a machine with N nodes, under QEMU.
+//! `quartier lab`: a real Linux on a machine with N nodes, under QEMU; and decisions without one.
 
 mod doctor;
 mod fetch;
 mod hidden;
 mod run;
+mod simulate;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -38,6 +39,12 @@ enum Command {
     Fetch(fetch::FetchArgs),
     /// List the kernels in the cache
     Kernels(fetch::KernelsArgs),
+    /// Decide for made-up machines of 1024 nodes, in simulated time
+    ///
+    /// Programs start, fork, create threads and end; the decision tree chooses their CPUs, and so do an
+    /// oracle that knows all, the better of two random CPUs, round-robin and chance. Of each it tells
+    /// how balanced the machine was and how far threads are from their creators. No kernel runs.
+    Simulate(simulate::Args),
     #[command(flatten)]
     Hidden(hidden::Command),
 }
@@ -49,13 +56,14 @@ impl Args {
             Command::Doctor(args) => args.run(),
             Command::Fetch(args) => args.run(),
             Command::Kernels(args) => args.run(),
+            Command::Simulate(args) => args.run(),
             Command::Hidden(command) => command.run(),
         };
         // The lab's own failures have statuses of their own, apart from a refusal's.
         match result {
             Err(error) => match error.downcast_ref::<quartier_lab::Error>() {
                 Some(lab_error) => {
-                    eprintln!("quartier: {lab_error}");
+                    crate::say::sentence(&lab_error.to_string());
                     Ok(ExitCode::from(lab_error.exit_status()))
                 }
                 None => Err(error),

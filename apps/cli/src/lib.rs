@@ -4,11 +4,15 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod explain_decision;
 mod gather;
 mod lab;
 mod refusal;
 mod run;
+mod say;
 mod topo;
+mod tree;
 
 pub use cli::{Cli, STATUS_REFUSED};
 pub use refusal::one_sentence;
+pub use say::sentence as say_sentence;

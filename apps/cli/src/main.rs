@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use quartier_cli::{Cli, STATUS_REFUSED, one_sentence};
+use quartier_cli::{Cli, STATUS_REFUSED, one_sentence, say_sentence};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into()).collect();
@@ -18,6 +18,6 @@ fn main() -> ExitCode {
 }
 
 fn refuse(sentence: &str) -> ExitCode {
-    eprintln!("quartier: {sentence}");
+    say_sentence(sentence);
     ExitCode::from(STATUS_REFUSED)
 }

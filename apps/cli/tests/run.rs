@@ -114,3 +114,33 @@ fn a_report_that_cannot_be_written_is_refused_before_or_after_but_clearly() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("/no/such/folder/report"));
 }
+
+#[test]
+fn nobody_reads_the_summary_and_the_program_is_not_harmed() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(quartier())
+        .args(["run", "--force", "--", "sh", "-c", "exit 3"])
+        .stdin(Stdio::null())
+        .stderr(writer)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(3));
+}
+
+#[test]
+fn runs_share_a_tree_while_they_last_and_leave_none() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let at = directory.path().join("none");
+    let output = run(&["--force", "--tree", at.to_str().unwrap()], &["true"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success());
+    assert!(
+        said.contains("threads of other runs are not seen: there is no decision tree"),
+        "{said}"
+    );
+    for options in [["--tree", "own"], ["--tree", "auto"], ["--strategy", "packed"]] {
+        let output = run(&[&["--force", "--quiet"][..], &options].concat(), &["true"]);
+        assert!(output.status.success() && output.stderr.is_empty(), "{options:?}: {output:?}");
+    }
+}

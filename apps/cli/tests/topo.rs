@@ -91,6 +91,90 @@ fn a_thousand_nodes_fit_on_a_screen() {
 }
 
 #[test]
+fn the_tree_says_which_cpu_updates_what() {
+    let tree = stdout(&["topo", "--synthetic", "2,0,3", "--tree"]);
+    for line in [
+        "nodes 0-2: CPUs 0-4      1  node 0  CPU 0",
+        "├─ node 1: no CPUs       0  node 1  CPU 0",
+        "└─ node 2: CPUs 2-4      0  node 2  CPU 2",
+        "Updated by: ",
+    ] {
+        assert!(tree.contains(line), "`{line}` is missing:\n{tree}");
+    }
+    let folded = stdout(&["topo", "--synthetic", "1024x4", "--tree"]);
+    let line = "└─ 3 more alike: nodes 256-1023: CPUs 1024-4095        4  nodes 256,512,768  CPUs";
+    assert!(folded.contains(line), "{folded}");
+    let all = stdout(&["topo", "--synthetic", "1024x4", "--tree", "--all"]);
+    assert!(all.lines().count() > 1365 && !all.contains("alike"));
+}
+
+#[test]
+fn the_tree_as_json_holds_together() {
+    let of = |machine: &Path| {
+        stdout(&["topo", "--tree", "--json", "--machine", machine.to_str().unwrap()])
+    };
+    let mut trees: Vec<_> = machines().iter().map(|machine| of(machine)).collect();
+    trees.push(stdout(&["topo", "--tree", "--json", "--synthetic", "1024x4"]));
+    for text in trees {
+        let tree: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let clusters = tree["clusters"].as_array().unwrap();
+        assert_eq!((&tree["format"], &tree["height"]), (&1.into(), &clusters[0]["level"]));
+        let numbers = |list: &serde_json::Value| -> Vec<u64> {
+            list.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
+        };
+        let online = numbers(&clusters[0]["cpus"]);
+        for (at, cluster) in clusters.iter().enumerate() {
+            assert_eq!(cluster["id"], at);
+            assert_eq!(cluster["parent"].is_null(), at == 0);
+            assert!(online.contains(&cluster["updater"].as_u64().unwrap()));
+            let children = numbers(&cluster["children"]);
+            assert!(children.len() <= 4 && (children.is_empty() == (cluster["level"] == 0)));
+            let of_children = children.iter().flat_map(|&child| {
+                let child = &clusters[child as usize];
+                assert_eq!(child["parent"], at);
+                numbers(&child["cpus"])
+            });
+            let of_children: Vec<_> = of_children.collect();
+            assert!(children.is_empty() || of_children == numbers(&cluster["cpus"]));
+        }
+    }
+}
+
+/// The texts under a pointer, of one drawing.
+fn hints(drawing: &str) -> Vec<String> {
+    let drawing = roxmltree::Document::parse(drawing).unwrap();
+    let titles = drawing.descendants().filter(|node| node.has_tag_name("title"));
+    titles.map(|title| title.text().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn the_tree_is_drawn_with_members_and_updaters() {
+    for machine in machines() {
+        let drawing =
+            stdout(&["topo", "--tree", "--svg", "-", "--machine", machine.to_str().unwrap()]);
+        assert!(drawing.contains("prefers-color-scheme:dark"));
+        assert!(hints(&drawing).iter().any(|hint| hint.contains("updated by CPU ")), "{machine:?}");
+    }
+    let drawing = stdout(&["topo", "--tree", "--svg", "-", "--synthetic", "4x2"]);
+    let found = hints(&drawing);
+    assert_eq!(found.iter().filter(|hint| hint.starts_with("node")).count(), 5);
+    let cpu = "CPU 0 updates nodes 0-3 (level 1), node 0 (level 0)";
+    assert!(found.iter().any(|hint| hint == cpu), "{found:?}");
+    assert!(found.iter().any(|hint| hint == "CPU 1"), "{found:?}");
+}
+
+#[test]
+fn a_drawing_of_a_thousand_nodes_folds_brothers_that_are_alike() {
+    let drawing = stdout(&["topo", "--tree", "--svg", "-", "--synthetic", "1024x4"]);
+    assert!(drawing.contains("3 more alike"));
+    // Five levels of a box and its brothers, the root, and four CPUs.
+    assert_eq!(hints(&drawing).len(), 2 * 5 + 1 + 4);
+    let all = stdout(&["topo", "--tree", "--svg", "-", "--synthetic", "64x4", "--all"]);
+    assert!(!all.contains("alike"));
+    assert_eq!(hints(&all).len(), 64 + 16 + 4 + 1 + 64 * 4);
+}
+
+#[test]
 fn no_colours_in_a_pipe() {
     assert!(!stdout(&["topo", "--synthetic", "2,0"]).contains('\u{1b}'));
 }
@@ -113,7 +197,9 @@ fn bad_input_is_refused_in_one_sentence() {
         1
     );
     refusal(&["topo", "--synthetic", "1x1", "--machine", bad]);
-    refusal(&["topo", "--json", "--tree"]);
+    refusal(&["topo", "--json", "--svg", "-"]);
+    refusal(&["topo", "--json", "--all"]);
+    assert!(refusal(&["topo", "--synthetic", "1x1", "--svg", "-", "--all"]).contains("--all"));
 }
 
 #[test]

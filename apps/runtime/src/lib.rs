@@ -3,14 +3,21 @@
 //!
 //! The unsafe code below is what makes a shared object's initialiser and finaliser.
 
+mod counting;
+
+use std::fs::File;
+use std::os::fd::FromRawFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use quartier_decide::dqdt::Threads;
-use quartier_decide::dqdt::{Allowed, Estimates, Tree};
-use quartier_decide::policy::{Thread, decide_and_count};
+use quartier_decide::dqdt::{Allowed, Tree};
+use quartier_decide::policy::{Strategy, Thread};
 use quartier_model::{CpuId, CpuList, CpuOsId, Machine, NodeId, NodeOsId};
-use quartier_preload::{Arena, Decide, Place};
-use quartier_session::{CpuBits, Session};
+use quartier_preload::{Arena, Count, Decide, Place, from_launcher};
+use quartier_session::{self as session, CpuBits, DeskRequest, FirstThread, Session};
+use quartier_shared::SharedTree;
+
+use counting::Counting;
 
 /// Everything that the runtime allocates lies in its own segment.
 #[global_allocator]
@@ -33,11 +40,12 @@ static ON_LOAD: extern "C" fn() = on_load;
 #[used]
 static ON_EXIT: extern "C" fn() = on_exit;
 
-/// The decision tree over the counters that all processes of the run share.
+/// The decision tree that all processes of the run share, and those of other runs that opened it.
 #[derive(Debug)]
 struct TreeDecider {
     machine: Machine,
-    tree: Tree,
+    shared: SharedTree,
+    counting: Counting,
     session: &'static Session,
     /// The mask of the last request, which seldom changes. Without a lock: a child of a fork would
     /// find it taken by a thread that it does not have.
@@ -47,33 +55,24 @@ struct TreeDecider {
 impl TreeDecider {
     fn new(session: &'static Session) -> Option<Self> {
         let machine: Machine = serde_json::from_slice(session.machine_json()).ok()?;
-        let tree = Tree::build(&machine);
-        (session.tree_slots().len() >= tree.nr_slots() * 16).then_some(Self {
-            machine,
-            tree,
-            session,
-            allowed: AtomicPtr::default(),
-        })
+        let shared = open_tree(session)?;
+        let (counting, allowed) = (Counting::new(), AtomicPtr::default());
+        Some(Self { machine, shared, counting, session, allowed })
     }
 
-    fn estimates(&self) -> Option<Estimates<'_>> {
-        let slots = self.session.tree_slots();
-        // SAFETY: `new` checked the length; all zero bits are no threads, and the offset is aligned.
-        let threads = unsafe {
-            std::slice::from_raw_parts(slots.as_ptr().cast::<Threads>(), self.tree.nr_slots())
-        };
-        Estimates::new(&self.tree, threads).ok()
+    fn tree(&self) -> &Tree {
+        self.shared.tree()
     }
 
     fn cpu(&self, os_id: u32) -> Option<CpuId> {
-        self.tree.cpu_by_os_id(CpuOsId(os_id))
+        self.tree().cpu_by_os_id(CpuOsId(os_id))
     }
 
-    fn place_of(&self, cpu: CpuId) -> Option<Place> {
+    fn place_of(&self, cpu: CpuId, count: Option<Count>) -> Option<Place> {
         let cpu = self.machine.cpus().get(cpu.index())?;
         let node = cpu.node?;
         let node_os_id = self.machine.nodes().get(node.index())?.os_id.0;
-        Some(Place { cpu_os_id: cpu.os_id.0, node_index: node.0, node_os_id })
+        Some(Place { cpu_os_id: cpu.os_id.0, node_index: node.0, node_os_id, count })
     }
 
     fn allowed(&self, bits: &CpuBits) -> &'static Allowed {
@@ -84,36 +83,78 @@ impl TreeDecider {
         {
             return allowed;
         }
-        let cpus: CpuList = bits.iter().collect();
+        let cpus: CpuList = bits.without(&self.session.config().isolated).iter().collect();
         // Leaked on purpose: masks are few, and a decision must not free under a reader.
-        let made = Box::leak(Box::new((*bits, Allowed::from_os_ids(&self.tree, &cpus))));
+        let made = Box::leak(Box::new((*bits, Allowed::from_os_ids(self.tree(), &cpus))));
         self.allowed.store(made, Ordering::Release);
         // SAFETY: leaked above.
         unsafe { &(*self.allowed.load(Ordering::Acquire)).1 }
     }
 }
 
+impl TreeDecider {
+    /// The launcher chose the program's node, and counts its first thread until the program does.
+    fn take_over_first_thread(&self) {
+        let is_program = self.session.slot(0).pid() == std::process::id();
+        let first_thread = &self.session.header().first_thread;
+        if is_program
+            && let Some(known) = FirstThread::unpack(first_thread.swap(0, Ordering::AcqRel))
+        {
+            self.counting.release_for(&self.shared, known);
+        }
+    }
+}
+
+/// By the launcher's descriptors; a process that has become another user may not open them, and asks.
+fn open_tree(session: &Session) -> Option<SharedTree> {
+    let launcher = session.header().launcher;
+    let path = |fd: i32| format!("/proc/{}/fd/{fd}", launcher.pid);
+    let (tree, threads) = (path(launcher.tree_fd), path(launcher.threads_fd));
+    SharedTree::open_files(Path::new(&tree), Path::new(&threads)).ok().or_else(|| {
+        let ask = |request| {
+            let descriptor = from_launcher(request)?;
+            // SAFETY: just received, and nobody else's.
+            Some(unsafe { File::from_raw_fd(descriptor) })
+        };
+        let (tree, threads) = (ask(DeskRequest::Tree)?, ask(DeskRequest::Threads)?);
+        SharedTree::of_descriptors(tree, threads).ok()
+    })
+}
+
 impl Decide for TreeDecider {
     fn place(&self, creator: u32, allowed: &CpuBits) -> Option<Place> {
+        let strategy = match self.session.config().strategy() {
+            session::Strategy::Thesis => Strategy::Thesis,
+            session::Strategy::Packed => Strategy::Packed,
+            session::Strategy::Spread => Strategy::Spread,
+        };
         let request = Thread::new(self.cpu(creator), self.allowed(allowed));
-        let decision = decide_and_count(&self.estimates()?, &request)?;
-        self.place_of(decision.cpu)
+        let request = Thread { strategy, ..request };
+        let (cpu, count) = self.counting.place(&self.shared, &request)?;
+        self.place_of(cpu, count)
     }
 
-    fn count(&self, cpu: u32) -> bool {
-        let estimates = self.estimates();
-        estimates.zip(self.cpu(cpu)).is_some_and(|(estimates, cpu)| estimates.add_thread(cpu))
+    fn count(&self, cpu: u32) -> Option<Count> {
+        let count = self.counting.count(&self.shared, self.cpu(cpu)?);
+        // From now on this process counts its first thread itself.
+        self.take_over_first_thread();
+        count
     }
 
-    fn uncount(&self, cpu: u32) {
-        if let Some((estimates, cpu)) = self.estimates().zip(self.cpu(cpu)) {
-            // Already at zero only if somebody cleared the counters: then there is nothing to take.
-            let _ = estimates.remove_thread(cpu);
-        }
+    fn uncount(&self, count: Count) {
+        self.counting.uncount(&self.shared, count);
+    }
+
+    fn forked(&self) {
+        self.counting.forget();
+    }
+
+    fn leave(&self) {
+        self.counting.leave(&self.shared);
     }
 
     fn locate(&self, cpu: u32) -> Option<Place> {
-        self.place_of(self.cpu(cpu)?)
+        self.place_of(self.cpu(cpu)?, None)
     }
 
     fn node_cpus(&self, node_index: u32) -> CpuBits {

@@ -274,8 +274,11 @@ impl<'a> Emitter<'a> {
         for (home, members) in by_home {
             for group in members.chunks(SLOTS_PER_GROUP) {
                 let first = groups.len() * SLOTS_PER_GROUP;
-                for (slot, &at) in (first..).zip(group) {
-                    self.clusters[at].slot = slot as u32;
+                // Each group begins at another of its slots: were it always the first, the leaves of a
+                // thousand nodes would all compete for the same sets of the caches.
+                let turn = groups.len() * 7 % SLOTS_PER_GROUP;
+                for (slot, &at) in group.iter().enumerate() {
+                    self.clusters[at].slot = (first + (slot + turn) % SLOTS_PER_GROUP) as u32;
                 }
                 groups.push(home);
             }

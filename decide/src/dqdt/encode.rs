@@ -120,7 +120,8 @@ impl Tree {
             require(next_child as usize <= self.clusters.len(), "children that are not there")?;
             require(cluster.level <= LEVELS_MAX, "a tree too high")?;
             require(at > 0 || cluster.parent.is_none(), "a root with a parent")?;
-            let slot = slots.get_mut(cluster.slot()).ok_or(DecodeError::Broken("a slot too far"))?;
+            let slot =
+                slots.get_mut(cluster.slot()).ok_or(DecodeError::Broken("a slot too far"))?;
             require(!std::mem::replace(slot, true), "two clusters in one slot")?;
             let group = self.slot_groups[cluster.slot() / SLOTS_PER_GROUP];
             require(group == cluster.home, "a slot on another node")?;
@@ -132,7 +133,10 @@ impl Tree {
             require(nodes.all(|node| node < self.node_os_ids.len()), "a node that is not there")?;
         }
         require(next_child as usize == self.clusters.len(), "clusters without a parent")?;
-        self.clusters.iter().enumerate().try_for_each(|(at, cluster)| self.check_family(at, cluster))
+        self.clusters
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, cluster)| self.check_family(at, cluster))
     }
 
     /// A cluster and its children, once all indices are known to be inside.

@@ -105,6 +105,21 @@ pub struct Process {
     generation: u16,
 }
 
+impl Process {
+    /// As a number below 2³², to be kept in a word.
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        u64::from(self.generation) << 16 | u64::from(self.index)
+    }
+
+    /// The process of such a number; `None` for any other.
+    #[must_use]
+    pub fn from_word(word: u64) -> Option<Self> {
+        let word = u32::try_from(word).ok()?;
+        Some(Self { index: word as u16, generation: (word >> 16) as u16 })
+    }
+}
+
 /// A counted thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordId(pub u32);
@@ -335,7 +350,7 @@ impl<'a> Ledger<'a> {
     }
 
     fn lock(&self, me: Process, life: impl Fn(&Owner) -> Life) -> Option<()> {
-        let mine = 1 << 32 | u64::from(me.generation) << 16 | u64::from(me.index);
+        let mine = 1 << 32 | me.to_word();
         let holder = self.sweeper.0.load(Relaxed);
         if holder != 0 {
             let process = Process { index: holder as u16, generation: (holder >> 16) as u16 };
@@ -478,8 +493,7 @@ fn with_state(word: u64, state: u64) -> u64 {
 }
 
 fn record_word(state: u64, position: usize, process: Process) -> u64 {
-    let process = u64::from(process.generation) << 16 | u64::from(process.index);
-    process << 16 | (position as u64 & 0x3fff) << 2 | state
+    process.to_word() << 16 | (position as u64 & 0x3fff) << 2 | state
 }
 
 fn position_of(word: u64) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! The CPU itself asks, when it has more than it can do ([`CpuState::should_balance`]). The search
 //! is a thread's, but
-//! - attempt 1 sorts by T ↑, then D ↑;
+//! - attempt 1 sorts by T ↑ (per CPU), then D ↑;
 //! - if that fails, a near CPU with U < 100 will do; and if there is none, the thread stays.
 
 use quartier_model::CpuId;
@@ -11,7 +11,7 @@ use crate::dqdt::{Allowed, ClusterId, Estimates, LEVELS_MAX, Tree, Usage};
 use crate::policy::fork::FORK_LEVELS;
 use crate::policy::plan::{
     Attempt, FEWEST_THREADS, FREE_CPU, IS_NOT_FULL, LEAST_LOADED, LEAST_LOADED_CPU, Placement,
-    Plan, Start,
+    Plan, Start, above_node,
 };
 use crate::policy::thread::idle;
 
@@ -28,7 +28,7 @@ impl Placement for Balance<'_> {
     fn plan(&self, tree: &Tree) -> Plan<'_> {
         let leaf = tree.leaf_of(self.initiator);
         Plan {
-            start: Start::of_leaf(tree, leaf),
+            start: Start::of_leaf(tree, leaf, LEVELS_MAX),
             level_max: LEVELS_MAX,
             attempts: &ATTEMPTS,
             allowed: self.allowed,
@@ -70,7 +70,7 @@ pub enum ShouldBalance {
     No,
     /// It should.
     Yes {
-        /// It may look again before its period is over: its neighbourhood two levels up has room
+        /// It may look again before its period is over: two levels above its node there is room
         /// (U₂ < 100).
         soon: bool,
     },
@@ -97,7 +97,7 @@ impl CpuState {
         }
         let tree = estimates.tree();
         let leaf = tree.leaf_of(cpu);
-        let level_2 = leaf.and_then(|leaf| tree.path_to_root(leaf).nth(FORK_LEVELS));
-        ShouldBalance::Yes { soon: has_room(level_2.unwrap_or(ClusterId::ROOT)) }
+        let level_2 = leaf.map_or(ClusterId::ROOT, |leaf| above_node(tree, leaf, FORK_LEVELS));
+        ShouldBalance::Yes { soon: has_room(level_2) }
     }
 }

@@ -4,7 +4,7 @@
 //! - there is no way up: every attempt goes down from the root;
 //! - attempt 1 enters only what has `T < N` and `M > threshold`, so that the program finds memory
 //!   where it starts;
-//! - every attempt sorts by T ↑, then A ↑, a random number: programs that start at the same moment
+//! - every attempt sorts by T ↑ (per CPU), then A ↑, a random number: programs that start at the same moment
 //!   do not all choose the same node.
 //!
 //! Unknown M refuses nobody. CPUs of one node share its memory, so inside a node M is not asked for
@@ -12,7 +12,7 @@
 
 use quartier_model::{Bytes, Machine};
 
-use crate::dqdt::{Allowed, LEVELS_MAX, Tree};
+use crate::dqdt::{Allowed, ClusterId, LEVELS_MAX, Tree};
 use crate::policy::load::Entry;
 use crate::policy::plan::{Attempt, Condition, Order, Placement, Plan, Start, by_threads};
 use crate::policy::thread::{SECOND, THIRD, idle};
@@ -32,7 +32,7 @@ pub struct Exec<'a> {
 impl Placement for Exec<'_> {
     fn plan(&self, _: &Tree) -> Plan<'_> {
         Plan {
-            start: Start::Root,
+            start: Start::Down(ClusterId::ROOT),
             level_max: LEVELS_MAX,
             attempts: &ATTEMPTS,
             allowed: self.allowed,
@@ -66,8 +66,10 @@ const HAS_CORE_AND_MEMORY: Condition = Condition {
     },
 };
 
-const FEWEST_THREADS: Order =
-    Order { text: "T ↑, A ↑", compare: |a, b| by_threads(a, b).then_with(|| by_random(a, b)) };
+const FEWEST_THREADS: Order = Order {
+    text: "T / N ↑, A ↑",
+    compare: |a, b| by_threads(a, b).then_with(|| by_random(a, b)),
+};
 
 fn by_random(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     a.random.cmp(&b.random)

@@ -4,12 +4,12 @@
 //! - the way up starts two levels above the parent's node, since both may create threads that need
 //!   room near them. ("Le cluster logique de niveau 2": the thesis's nodes are its leaves. Here a
 //!   node may have levels inside it, so levels count from the node.)
-//! - attempt 1 sorts by T ↑, then D ↑: an idle node goes first.
+//! - attempt 1 sorts by T ↑ (per CPU), then D ↑: an idle node goes first.
 
 use quartier_model::CpuId;
 
 use crate::dqdt::{Allowed, ClusterId, LEVELS_MAX, Tree};
-use crate::policy::plan::{Attempt, FEWEST_THREADS, Placement, Plan, Start};
+use crate::policy::plan::{Attempt, FEWEST_THREADS, Placement, Plan, Start, above_node};
 use crate::policy::thread::{SECOND, THIRD, idle};
 
 /// The way up starts so many levels above the parent's node.
@@ -28,10 +28,9 @@ impl Placement for Fork<'_> {
     fn plan(&self, tree: &Tree) -> Plan<'_> {
         let leaf = self.parent.and_then(|parent| tree.leaf_of(parent));
         let node = leaf.and_then(|leaf| tree.cluster(leaf).node());
-        let home = node.map(|node| tree.cluster_of_node(node)).or(leaf);
-        let above = home.and_then(|home| tree.path_to_root(home).nth(FORK_LEVELS));
+        let above = leaf.map_or(ClusterId::ROOT, |leaf| above_node(tree, leaf, FORK_LEVELS));
         Plan {
-            start: Start::At(above.unwrap_or(ClusterId::ROOT)),
+            start: Start::At(above),
             level_max: LEVELS_MAX,
             attempts: &ATTEMPTS,
             allowed: self.allowed,

@@ -4,9 +4,12 @@
 //! not fit a node is left where it is, or scattered. Here it is split along the tree. The smallest
 //! cluster near the creator that has a core for every thread takes them all; inside it, a child
 //! that holds the whole group alone gets it, else the children with most idle cores are filled one
-//! after the other. So the group spans as few clusters as it can, on every level.
+//! after the other, the nearest first if that takes no more of them. So the group spans as few clusters
+//! as it can, on every level.
 //!
 //! Where the machine has not enough idle cores the rest is shared out by the size of clusters.
+
+use std::cmp::Ordering;
 
 use quartier_model::CpuId;
 
@@ -103,6 +106,32 @@ fn fill_leaf(tree: &Tree, view: &View<'_>, reading: &Reading, cpus: &mut [CpuId]
     }
 }
 
+/// Puts the nearest entry first where as few entries hold the group then as without: its creator's
+/// node, say, that has one idle core less than the others.
+fn nearest_first(
+    order: &mut [usize],
+    nr_threads: usize,
+    idle: impl Fn(usize) -> usize,
+    distance: impl Fn(usize, usize) -> Ordering,
+) {
+    let held_by = |order: &[usize]| {
+        let held = order.iter().scan(0, |held, &at| {
+            *held += idle(at);
+            Some(*held)
+        });
+        held.take_while(|held| *held < nr_threads).count()
+    };
+    let with_room = (0..order.len()).filter(|&at| idle(order[at]) > 0);
+    let Some(nearest) = with_room.min_by(|&a, &b| distance(order[a], order[b])) else { return };
+    let mut other = [0; FANOUT_MAX];
+    let other = &mut other[..order.len()];
+    other.copy_from_slice(order);
+    other[..=nearest].rotate_right(1);
+    if held_by(other) <= held_by(order) {
+        order.copy_from_slice(other);
+    }
+}
+
 /// How many threads of a group each entry gets; together all of them.
 fn shares(reading: &Reading, nr_threads: usize) -> [usize; FANOUT_MAX] {
     let mut shares = [0; FANOUT_MAX];
@@ -121,6 +150,12 @@ fn shares(reading: &Reading, nr_threads: usize) -> [usize; FANOUT_MAX] {
         let (a, b) = (&entries[a], &entries[b]);
         idle(b).cmp(&idle(a)).then_with(|| by_distance(a, b)).then(a.place.cmp(&b.place))
     });
+    nearest_first(
+        order,
+        nr_threads,
+        |at| idle(&entries[at]),
+        |a, b| by_distance(&entries[a], &entries[b]),
+    );
     let mut left = nr_threads;
     for &at in order.iter() {
         shares[at] = idle(&entries[at]).min(left);

@@ -17,7 +17,8 @@ pub struct Load {
     /// T: active threads. Of a cluster that the mask cuts: an upper bound, since threads on CPUs
     /// outside the mask count too.
     pub nr_threads: u32,
-    /// U: utilisation in percent; `None` where unknown or not asked for.
+    /// U: utilisation in percent; `None` where unknown or not asked for. Of a cluster that a large mask
+    /// cuts: of all its CPUs.
     pub usage_percent: Option<u8>,
     /// M, plus one.
     pub(crate) free_pages: Option<NonZeroU64>,

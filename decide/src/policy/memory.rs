@@ -1,9 +1,11 @@
 //! Which node pages come from: thesis 4.3.2.
 //!
 //! Up from the requester's node until a cluster has enough free pages, then down into the nearest
-//! of its children that has, until a node is reached. Where only the sum of several nodes is
+//! of its children that has (of equally near ones the one with most), until a node is reached. Where only the sum of several nodes is
 //! enough, the way down fails and the way up goes on, within the same bound as every decision
 //! ([`visits_max`]).
+
+use std::cmp::Reverse;
 
 use quartier_model::{Distance, NodeId};
 
@@ -75,7 +77,9 @@ pub struct Decision {
     pub visited: u32,
 }
 
-/// Chooses a node. `None` when no allowed node is known to have enough: leave it to the kernel then.
+/// Chooses a node. `None` when none was found that is known to have enough: leave it to the kernel then.
+/// (A node may have enough and not be found where the sums of many others promise as much, or where M of
+/// a node beside it is unknown: the bound is kept.)
 ///
 /// # Panics
 /// If `request.allowed` was made for another tree.
@@ -149,26 +153,29 @@ impl<T: Trace> Walk<'_, T> {
         let load =
             self.load(self.estimates.resources_of(from).and_then(|all| all.free_memory(SUM)));
         self.note(|| Event::Visited { cluster: from, load });
-        let mut eligible = [(Distance::UNREACHABLE, ClusterId::ROOT); FANOUT_MAX];
+        let nobody = (Distance::UNREACHABLE, Reverse(0), ClusterId::ROOT);
+        let mut eligible = [nobody; FANOUT_MAX];
         let mut nr_eligible = 0;
         for child in tree.cluster(from).children().filter(|&child| Some(child) != tried) {
             let memory = self.entry_of(child);
             let (part, load) = (Part::Cluster(child), self.load(memory));
             if self.has_enough(child, memory) {
-                eligible[nr_eligible] = (tree.distance(self.request.from, child), child);
+                let free_pages = memory.map_or(0, |memory| memory.pages);
+                let distance = tree.distance(self.request.from, child);
+                eligible[nr_eligible] = (distance, Reverse(free_pages), child);
                 nr_eligible += 1;
             } else {
                 self.note(|| Event::Rejected { part, load, attempt: 1, condition: CONDITION });
             }
         }
         let eligible = &mut eligible[..nr_eligible];
-        // Four at most, and pairs never equal: sorting in place allocates nothing.
+        // Four at most, and never equal: sorting in place allocates nothing.
         eligible.sort_unstable();
-        for (rank, &(_, child)) in (1..).zip(eligible.iter()) {
+        for (rank, &(_, _, child)) in (1..).zip(eligible.iter()) {
             let (part, load) = (Part::Cluster(child), self.load(self.entry_of(child)));
-            self.note(|| Event::Eligible { part, load, rank, attempt: 1, order: "D ↑" });
+            self.note(|| Event::Eligible { part, load, rank, attempt: 1, order: "D ↑, M ↓" });
         }
-        eligible.iter().find_map(|&(_, child)| match tree.cluster(child).node() {
+        eligible.iter().find_map(|&(_, _, child)| match tree.cluster(child).node() {
             Some(_) => Some(child),
             None => self.descend(child, None),
         })

@@ -40,17 +40,17 @@ pub(crate) enum Start {
     Below(ClusterId),
     /// At a cluster that is read.
     At(ClusterId),
-    /// No way up: every attempt goes down from the root.
-    Root,
+    /// No way up: every attempt goes down from this cluster.
+    Down(ClusterId),
 }
 
 impl Start {
     /// As a thread starts: at the leaf of its creator, at the root when that is unknown.
-    pub(crate) fn of_leaf(tree: &Tree, leaf: Option<ClusterId>) -> Self {
-        match leaf {
-            Some(leaf) if tree.cluster(leaf).parent().is_some() => Self::Below(leaf),
-            _ => Self::At(ClusterId::ROOT),
-        }
+    pub(crate) fn of_leaf(tree: &Tree, leaf: Option<ClusterId>, level_max: u8) -> Self {
+        let Some(leaf) = leaf else { return Self::At(ClusterId::ROOT) };
+        let parent = tree.cluster(leaf).parent();
+        let is_within = parent.is_some_and(|parent| tree.cluster(parent).level() <= level_max);
+        if is_within { Self::Below(leaf) } else { Self::At(leaf) }
     }
 }
 
@@ -121,12 +121,12 @@ pub(crate) const FREE_CPU: CpuCondition =
     CpuCondition { text: "U < 100", holds: |cpu| usage_or_full(&cpu.load) < 100 };
 
 pub(crate) const LEAST_LOADED: Order = Order {
-    text: "U ↑, T ↑, D ↑",
+    text: "U ↑, T / N ↑, D ↑",
     compare: |a, b| by_usage(a, b).then_with(|| by_threads(a, b)).then_with(|| by_distance(a, b)),
 };
 
 pub(crate) const FEWEST_THREADS: Order = Order {
-    text: "T ↑, D ↑",
+    text: "T / N ↑, D ↑",
     compare: |a, b| by_threads(a, b).then_with(|| by_distance(a, b)),
 };
 
@@ -138,6 +138,14 @@ pub(crate) const LEAST_LOADED_CPU: Order = Order {
             .then(a.nr_threads_of_core.cmp(&b.nr_threads_of_core))
     },
 };
+
+/// The cluster so many levels above the node of a leaf, or above a leaf of no known node. The thesis's
+/// nodes are its leaves; here a node may have levels inside it.
+pub(crate) fn above_node(tree: &Tree, leaf: ClusterId, levels: usize) -> ClusterId {
+    let node = tree.cluster(leaf).node();
+    let home = node.map_or(leaf, |node| tree.cluster_of_node(node));
+    tree.path_to_root(home).nth(levels).unwrap_or(ClusterId::ROOT)
+}
 
 /// Unknown U counts as 100: nobody vouches for room.
 pub(crate) fn usage_or_full(load: &Load) -> u8 {

@@ -5,7 +5,8 @@
 //! too, and all attempts go the same way; the way down reads one cluster per level. Where estimates
 //! disagree (they are being changed, or only a sum satisfies a condition) the search backtracks as
 //! the thesis says, as long as what is left of the bound leads to a CPU; after that the next attempt
-//! goes on from where this one is.
+//! goes on from where this one is. A mask that is a small part of the machine is the exception: its
+//! leaves, 16 at most, are read instead of the clusters above them (see [`view`](super::view)).
 
 use std::cmp::Ordering;
 
@@ -19,7 +20,8 @@ use crate::policy::view::{LEAVES_MAX, View, Wants};
 /// what is left of the bound.
 const ALTERNATIVES_MAX: usize = 8;
 
-/// How many clusters a decision reads at most.
+/// How many clusters a decision reads at most: the larger of this and, for a mask that leaves out CPUs,
+/// its leaves if they are no more than 16.
 #[must_use]
 pub fn visits_max(tree: &Tree) -> u32 {
     (2 * u32::from(tree.height())).max(1)
@@ -56,7 +58,7 @@ pub(super) fn search<T: Trace>(
     let tree = estimates.tree();
     let visits_max = visits_max(tree);
     let view = View::new(estimates, plan.allowed, plan.from, plan.seed);
-    let few = plan.allowed.leaves_if_few(LEAVES_MAX.min(visits_max as usize));
+    let few = plan.allowed.leaves_if_few(LEAVES_MAX);
     if !few.is_empty() {
         return search_leaves(
             few,
@@ -84,7 +86,7 @@ fn search_leaves<T: Trace>(
 }
 
 impl<T: Trace> Search<'_, T> {
-    fn run(mut self) -> Option<Found> {
+    fn run(&mut self) -> Option<Found> {
         (0..self.plan.attempts.len()).find_map(|attempt| {
             let top = self.climb(attempt)?;
             self.descend(attempt, top)
@@ -96,9 +98,7 @@ impl<T: Trace> Search<'_, T> {
         let attempt = &self.plan.attempts[nr];
         let wants = self.wants(attempt);
         let mut at = match self.plan.start {
-            Start::Root => {
-                return (self.plan.allowed.nr_in(ClusterId::ROOT) > 0).then_some(ClusterId::ROOT);
-            }
+            Start::Down(top) => return (self.plan.allowed.nr_in(top) > 0).then_some(top),
             Start::At(cluster) => cluster,
             Start::Below(leaf) => {
                 let parent = self.tree.cluster(leaf).parent()?;
@@ -166,13 +166,15 @@ impl<T: Trace> Search<'_, T> {
         if !self.view.is_from_leaves() && self.visited + needed > self.visits_max {
             return None;
         }
+        let mut reading =
+            Reading { cluster: at, nr_entries: 0, entries: [Entry::NONE; FANOUT_MAX] };
         loop {
             if !is_read {
                 self.count();
             }
             is_read = false;
             let wants = self.wants(&self.plan.attempts[attempt]);
-            let reading = self.view.read(at, wants);
+            self.view.read_into(at, wants, &mut reading);
             if T::IS_ON {
                 let load = self.view.sum(at, Wants { usage: true, ..wants });
                 self.trace.note(Event::Visited { cluster: at, load });

@@ -31,7 +31,7 @@
 
 use quartier_model::CpuId;
 
-use crate::dqdt::{Allowed, LEVELS_MAX, Tree};
+use crate::dqdt::{Allowed, ClusterId, LEVELS_MAX, Tree};
 use crate::policy::plan::{
     ANY, ANY_CPU, Attempt, Condition, HAS_IDLE_CORE, HAS_ROOM, IDLE_CPU, LEAST_LOADED,
     LEAST_LOADED_CPU, Order, Placement, Plan, Start, by_distance, by_threads,
@@ -45,7 +45,7 @@ pub enum Strategy {
     Thesis,
     /// Near the creator, then the fullest cluster that has an idle CPU: whole clusters stay free.
     Packed,
-    /// From the root, the emptiest cluster wherever it is: most memory bandwidth and cache for each.
+    /// From the top, the emptiest cluster wherever it is: most memory bandwidth and cache for each.
     Spread,
 }
 
@@ -75,14 +75,15 @@ impl<'a> Thread<'a> {
 impl Placement for Thread<'_> {
     fn plan(&self, tree: &Tree) -> Plan<'_> {
         let leaf = self.creator.and_then(|creator| tree.leaf_of(creator));
+        let level_max = self.level_max.unwrap_or(LEVELS_MAX);
         let (start, attempts) = match self.strategy {
-            Strategy::Thesis => (Start::of_leaf(tree, leaf), &THESIS),
-            Strategy::Packed => (Start::of_leaf(tree, leaf), &PACKED),
-            Strategy::Spread => (Start::Root, &SPREAD),
+            Strategy::Thesis => (Start::of_leaf(tree, leaf, level_max), &THESIS),
+            Strategy::Packed => (Start::of_leaf(tree, leaf, level_max), &PACKED),
+            Strategy::Spread => (Start::Down(highest(tree, leaf, level_max)), &SPREAD),
         };
         Plan {
             start,
-            level_max: self.level_max.unwrap_or(LEVELS_MAX),
+            level_max,
             attempts,
             allowed: self.allowed,
             from: leaf.and_then(|leaf| tree.cluster(leaf).node()),
@@ -90,6 +91,13 @@ impl Placement for Thread<'_> {
             seed: None,
         }
     }
+}
+
+/// The highest cluster around a leaf that is within the level; the root where the leaf is unknown.
+fn highest(tree: &Tree, leaf: Option<ClusterId>, level_max: u8) -> ClusterId {
+    let within = |id: &ClusterId| tree.cluster(*id).level() <= level_max;
+    let path = leaf.into_iter().flat_map(|leaf| tree.path_to_root(leaf));
+    path.take_while(within).last().unwrap_or(ClusterId::ROOT)
 }
 
 static THESIS: [Attempt; 3] = [idle(MOST_IDLE), SECOND, THIRD];

@@ -3,8 +3,9 @@
 //! A mask that follows the tree's lines costs nothing: each entry counts whole or not at all. Where
 //! it cuts a cluster in two, that cluster's T also counts threads on the wrong side. So the few
 //! leaves of a small mask (a container's cpuset, `taskset`) are read first, and everything above is
-//! added up from them, exactly. A larger mask that cuts many clusters is served by the upper bound:
-//! `T < N` still promises an idle CPU (its pigeonholes are the allowed CPUs), but may miss one.
+//! added up from them, exactly. A larger mask that cuts many clusters is served by what the whole
+//! clusters say: `T < N` still promises an idle CPU (its pigeonholes are the allowed CPUs) but may miss
+//! one, and U is that of the neighbours too.
 
 use quartier_model::{Distance, NodeId};
 
@@ -95,12 +96,19 @@ impl<'a> View<'a> {
     pub fn read(&self, id: ClusterId, wants: Wants) -> Reading {
         let mut reading =
             Reading { cluster: id, nr_entries: 0, entries: [Entry::NONE; FANOUT_MAX] };
-        if self.estimates.tree().cluster(id).is_leaf() {
-            self.read_cpus(&mut reading);
-        } else {
-            self.read_children(&mut reading, wants);
-        }
+        self.read_into(id, wants, &mut reading);
         reading
+    }
+
+    /// The same in place of an earlier reading.
+    #[inline]
+    pub fn read_into(&self, id: ClusterId, wants: Wants, reading: &mut Reading) {
+        reading.cluster = id;
+        if self.estimates.tree().cluster(id).is_leaf() {
+            self.read_cpus(reading);
+        } else {
+            self.read_children(reading, wants);
+        }
     }
 
     fn read_children(&self, reading: &mut Reading, wants: Wants) {
@@ -118,6 +126,7 @@ impl<'a> View<'a> {
     }
 
     /// One of a cluster's entries: T as given, N of the child, the rest from the cluster's resources.
+    #[inline(always)]
     fn load(
         &self,
         child: ClusterId,

@@ -2,6 +2,7 @@
 
 mod options;
 mod summary;
+mod tree;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -10,12 +11,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use quartier_act::{MemoryPolicy, Program, Report, Request, RungProbe, launch, probe, replace};
-use quartier_decide::dqdt::Tree;
 use quartier_model::{Bytes, CpuList, Machine, NodeOsId};
 use quartier_observe::{Host, Pid};
-use quartier_session::{Config, CpuBits, Policy, Rung};
+use quartier_session::{Config, CpuBits, Pin, Policy, Rung};
 
-use options::{PinOption, PolicyOption, RungOption};
+use crate::say;
+use options::{PinOption, PolicyOption, RungOption, StrategyOption};
+use tree::{RunTree, TreeOption};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,6 +42,14 @@ pub struct Args {
     /// How firmly a thread is held: on its node, on its cpu, or none (threads are not placed)
     #[arg(long, value_name = "HOLD", value_enum, default_value_t = PinOption::Node)]
     pin: PinOption,
+    /// Which node a thread goes to when its creator's has no idle CPU: the emptiest (thesis), the
+    /// fullest that has one (packed), or from the start the emptiest of all (spread)
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = StrategyOption::Thesis)]
+    strategy: StrategyOption,
+    /// Whose decision tree: auto shares one with the user's other runs (or the machine's, where an
+    /// administrator made one), own knows this run only, DIR is a shared one elsewhere
+    #[arg(long, value_name = "auto|own|DIR", default_value = "auto")]
+    tree: TreeOption,
     /// Size of the block that goes to the thread that touches it
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     block: Bytes,
@@ -98,14 +108,20 @@ impl Args {
         let found = probe();
         self.say_what_is_missing(found);
         let runtime = runtime_library()?;
-        let tree = Tree::build(&machine);
+        let tree = RunTree::open(&self.tree, &machine, |sentence| self.say(sentence))?;
+        let places = self.pin.pin() != Pin::None && self.policy.policy() != Policy::None;
+        let config = self.config(&machine, &limits.cpus, found.rung);
+        let config = Config { isolated: host.isolated_cpus()?.iter().collect(), ..config };
+        let cpus = config.allowed.without(&config.isolated).iter().collect();
+        let start = places.then(|| tree.place_program(&machine, &cpus, self.pin.pin()));
         let launched = launch(&Request {
             program: &program,
             command: &self.command,
             runtime,
             machine: &machine,
-            nr_tree_slots: tree.nr_slots() * 16,
-            config: self.config(&machine, &limits.cpus, found.rung),
+            tree: tree.files(),
+            start: start.flatten(),
+            config,
             memory_policy,
         })?;
         self.tell(&launched.report)?;
@@ -162,6 +178,7 @@ impl Args {
         let allowed: CpuBits = cpus.iter().filter(online).collect();
         let mut config = Config::new(self.policy.policy(), allowed);
         config.pin = self.pin.pin() as u32;
+        config.strategy = self.strategy.strategy() as u32;
         config.rung_max = (self.rung.highest() as u32).min(found as u32);
         config.initial_share_percent = self.initial_share;
         config.always_copy = u32::from(self.always_copy);
@@ -212,14 +229,14 @@ impl Args {
             write_report(path, report)?;
         }
         if !self.quiet && self.report_path().is_none() {
-            eprint!("{}", summary::text(report));
+            say::text(&summary::text(report));
         }
         Ok(())
     }
 
     fn say(&self, sentence: &str) {
         if !self.quiet {
-            eprintln!("quartier: {}: {sentence}", self.command[0].to_string_lossy());
+            say::sentence(&format!("{}: {sentence}", self.command[0].to_string_lossy()));
         }
     }
 }

@@ -1,20 +1,22 @@
 //! `quartier topo`: draws a machine.
 
+pub mod names;
+pub mod source;
 mod svg;
 mod text;
 mod tree;
-mod view;
+pub mod view;
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use quartier_decide::dqdt::Tree;
-use quartier_model::{Machine, SyntheticSpec};
-use quartier_observe::{Host, machine_from_json};
+use quartier_model::Machine;
 
+use names::Names;
+use source::{Source, is_dash, print};
 use view::View;
 
 const EXAMPLES: &str = "\
@@ -25,22 +27,32 @@ Examples:
   quartier topo --machine epyc.json      one that `quartier gather epyc.json` saved
   quartier topo --svg - | rsvg-convert -o machine.png
   quartier topo --tree                   the decision tree threads are placed by
+  quartier topo --tree --svg tree.svg    the same as a drawing
+  quartier topo --tree --json | jq '.clusters[] | select(.level == 0) | .updater'
 
-All numbers of CPUs, nodes and packages are the kernel's own.";
+All numbers of CPUs, nodes and packages are the kernel's own.
+
+--tree --json prints an object with `format` (1), `origin` and `height`, and `clusters`: a list in
+which the root is first and parents come before their children. Of each cluster:
+  id        its place in the list, from 0
+  level     0: a leaf, which holds CPUs; else one more than its highest child
+  parent    the id of the cluster above it; null: the root
+  children  the ids of the clusters in it, at most four
+  node      the node that all of it lies in, or null
+  llc       the last-level cache that all its CPUs share, as an index into `llcs` of
+            `topo --json`, or null
+  cpus      its online CPUs
+  home      the node that distances to it count from; null: none is known
+  updater   the CPU that renews its U (usage) and M (free memory)";
 
 /// Options of `quartier topo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Draw the machine of a file from `quartier gather` or `quartier topo --json` (-: stdin)
-    #[arg(long, value_name = "FILE", conflicts_with = "synthetic")]
-    machine: Option<PathBuf>,
+    #[command(flatten)]
+    source: Source,
 
-    /// Draw a made-up machine: NODESxCPUS, or the CPUs of each node separated by commas
-    #[arg(long, value_name = "SPEC")]
-    synthetic: Option<String>,
-
-    /// Print the machine as JSON
+    /// Print it as JSON
     #[arg(long, group = "form")]
     json: bool,
 
@@ -48,73 +60,51 @@ pub struct Args {
     #[arg(long, value_name = "FILE", group = "form")]
     svg: Option<PathBuf>,
 
-    /// Print the decision tree (DQDT)
-    #[arg(long, group = "form")]
+    /// The decision tree (DQDT) instead of the machine, in any of the forms
+    #[arg(long)]
     tree: bool,
 
-    /// Leave nothing out: every node, and all distances
-    #[arg(long, conflicts_with_all = ["json", "svg"])]
+    /// Leave nothing out: every node and all distances, or every cluster of the tree
+    #[arg(long, conflicts_with = "json")]
     all: bool,
 }
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let machine = self.read_machine()?;
-        if self.json {
-            let json = serde_json::to_string_pretty(&machine)?;
-            print(&(json + "\n"))?;
-        } else if let Some(path) = &self.svg {
-            let drawing = svg::draw(&View::new(&machine));
-            if is_dash(path) {
-                print(&drawing)?;
-            } else {
-                fs::write(path, drawing)
+        if self.all && self.svg.is_some() && !self.tree {
+            bail!("--all says nothing to a drawing of the machine: it leaves nothing out");
+        }
+        let machine = self.source.read()?;
+        let text = if self.tree { self.tree(&machine)? } else { self.machine(&machine)? };
+        match &self.svg {
+            Some(path) if !is_dash(path) => {
+                fs::write(path, text)
                     .with_context(|| format!("cannot write {}", path.display()))?;
             }
-        } else if self.tree {
-            print(&tree::print(&machine, &Tree::build(&machine), self.all))?;
-        } else {
-            print(&text::print(&View::new(&machine), self.all))?;
+            _ => print(&text)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn read_machine(&self) -> anyhow::Result<Machine> {
-        if let Some(spec) = &self.synthetic {
-            return Ok(spec.parse::<SyntheticSpec>()?.machine()?);
-        }
-        let Some(path) = &self.machine else {
-            return Ok(Host::live().machine()?);
-        };
-        if is_dash(path) {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).context("cannot read the standard input")?;
-            return machine_from_json(&text, "stdin").context("standard input");
-        }
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        machine_from_json(&text, &name_of(path)).with_context(|| path.display().to_string())
+    fn machine(&self, machine: &Machine) -> anyhow::Result<String> {
+        Ok(if self.json {
+            serde_json::to_string_pretty(machine)? + "\n"
+        } else if self.svg.is_some() {
+            svg::draw(&View::new(machine))
+        } else {
+            text::print(&View::new(machine), self.all)
+        })
     }
-}
 
-/// What a machine is called that its file gives no name: the file's name up to the first dot.
-fn name_of(path: &Path) -> String {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    file.split('.').find(|part| !part.is_empty()).unwrap_or("unnamed").to_owned()
-}
-
-fn is_dash(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-/// Prints with colours on a terminal and without elsewhere. A reader that has seen enough
-/// (`| head`) is no error.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to the standard output")
-        }
-        _ => Ok(()),
+    fn tree(&self, machine: &Machine) -> anyhow::Result<String> {
+        let tree = Tree::build(machine);
+        let names = Names { machine, tree: &tree };
+        Ok(if self.json {
+            tree::json::print(&names)?
+        } else if self.svg.is_some() {
+            svg::draw_tree(&names, self.all)
+        } else {
+            tree::text::print(&names, self.all)
+        })
     }
 }

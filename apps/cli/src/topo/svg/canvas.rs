@@ -30,7 +30,35 @@ text{font-family:'DejaVu Sans',Verdana,'Segoe UI',sans-serif;fill:#2b2a28}\
 .axis{font-size:10px;fill:#6b675f;text-anchor:middle}\
 .axis.left{text-anchor:end}\
 .cell-text{font-size:10px;text-anchor:middle}\
-.light{fill:#fff}";
+.light{fill:#fff}\
+.edge{fill:#b9b1a0}\
+.part{fill:#f4f7fa;stroke:#c3cfdb}\
+.cpu.updater{fill:#b8741a}";
+
+/// What is different where the reader prefers dark pages. Colours of the heat map stay: light means
+/// near in both.
+const STYLE_DARK: &str = "\
+text{fill:#e4e0d8}\
+.ground{fill:#1d1c1a}\
+.summary,.note,.axis{fill:#a8a297}\
+.package{fill:#38301f;stroke:#6b5f48}\
+.node{fill:#252422;stroke:#6e685c}\
+.node.odd{stroke:#c98a1b}\
+.odd-text{fill:#dca13f}\
+.cache{fill:#1d2a38;stroke:#3f5f80}\
+.cache-name{fill:#8fb3d9}\
+.core{fill:#2b4058}\
+.cpu{fill:#3a7cc2}\
+.cpu-name{fill:#fff}\
+.cpu.off{fill:#252422;stroke:#7d786e}\
+.cpu-name.off{fill:#a8a297}\
+.memory-ground{fill:#31372c}\
+.memory-unknown{stroke:#6e685c}\
+.cell-text{fill:#2b2a28}\
+.light{fill:#fff}\
+.edge{fill:#6e685c}\
+.part{fill:#20262d;stroke:#43566a}\
+.cpu.updater{fill:#c07d22}";
 
 /// A drawing under construction. Later shapes cover earlier ones.
 pub struct Canvas {
@@ -87,7 +115,8 @@ impl Canvas {
         let (width, height) = (Px(width.ceil()), Px(height.ceil()));
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"0 0 {width} {height}\">\n<style>{STYLE}</style>\n\
+             viewBox=\"0 0 {width} {height}\">\n\
+             <style>{STYLE}@media (prefers-color-scheme:dark){{{STYLE_DARK}}}</style>\n\
              <rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
             self.body
         )

@@ -8,9 +8,11 @@ mod canvas;
 mod cards;
 mod distances;
 mod layout;
+mod tree;
 
 use super::view::View;
 use canvas::Canvas;
+pub use tree::draw as draw_tree;
 
 const MARGIN: f64 = 24.0;
 const HEADER_HEIGHT: f64 = 58.0;

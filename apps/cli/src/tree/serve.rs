@@ -1,0 +1,176 @@
+//! `quartier tree serve`: the refresher.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use quartier_decide::dqdt::{BLOCK_ORDERS, FreeMemory, Tree, Usage};
+use quartier_decide::policy::default_free_pages_min;
+use quartier_model::{Bytes, CpuId, CpuOsId, NodeId, NodeOsId};
+use quartier_observe::{CpuTimes, Host};
+use quartier_shared::{Create, SharedError, SharedTree, system_directory};
+
+use crate::say;
+
+/// Dead processes are looked for once in so many ticks.
+const SWEEP_TICKS: u64 = 10;
+
+/// Options of `quartier tree serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where the tree is (default: /dev/shm/quartier, the machine's)
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+
+    /// How often U and M are renewed: a number with ms or s
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = period)]
+    period: Duration,
+
+    /// Who may place threads: permissions of the file `threads` (600, 660 or 666)
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
+    threads_mode: u32,
+
+    /// Free base pages that a node must have to be first choice for a new program (default: half the
+    /// pages of the smallest node)
+    #[arg(long, value_name = "PAGES")]
+    free_pages_min: Option<u64>,
+
+    /// Renew so often, then end (default: until stopped by a signal)
+    #[arg(long, value_name = "N")]
+    ticks: Option<u64>,
+}
+
+impl Args {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let host = Host::live();
+        let machine = host.machine()?;
+        let directory = self.directory.clone().unwrap_or_else(system_directory);
+        let page = Bytes(rustix::param::page_size() as u64);
+        let default = || default_free_pages_min(&machine, page);
+        let options = Create {
+            threads_mode: self.threads_mode,
+            free_pages_min: self.free_pages_min.or_else(default),
+        };
+        let shared = open_or_create(&directory, &Tree::build(&machine), &options)?;
+        if !shared.try_become_refresher() {
+            bail!(
+                "{} is renewed by another process already; stop that one first",
+                directory.display()
+            );
+        }
+        let (stop, stopped) = channel();
+        let mut signals = signal_hook::iterator::Signals::new([
+            signal_hook::consts::SIGINT,
+            signal_hook::consts::SIGTERM,
+        ])?;
+        std::thread::spawn(move || signals.forever().next().map(|_| stop.send(())));
+        say::sentence(&format!("{}: renewed every {:?}", directory.display(), self.period));
+        let mut collector = Collector::new(&host, page);
+        let me = shared.enter();
+        for tick in 0.. {
+            collector.renew(&shared)?;
+            if let Some(me) = me.filter(|_| tick % SWEEP_TICKS == 0) {
+                let _ = shared.sweep(me);
+            }
+            if self.ticks.is_some_and(|ticks| tick + 1 >= ticks) {
+                break;
+            }
+            match stopped.recv_timeout(self.period) {
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => break,
+            }
+        }
+        if let (Some(me), Some(ledger)) = (me, shared.ledger()) {
+            ledger.leave(me);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is there is kept, with the threads it counts, if it is of this machine as it is.
+fn open_or_create(directory: &Path, tree: &Tree, options: &Create) -> anyhow::Result<SharedTree> {
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            let what =
+                format!("cannot make {}; is it in a tmpfs, and may you?", directory.display());
+            return Err(error).context(what);
+        }
+        _ => {}
+    }
+    match SharedTree::open(directory) {
+        Ok(shared) if shared.check_is_of(tree, directory).is_ok() => Ok(shared),
+        Err(error @ SharedError::Untrusted { .. }) => Err(error.into()),
+        _ => Ok(SharedTree::create(directory, tree, options)?),
+    }
+}
+
+/// Reads what the kernel says, and keeps what it said last: utilisation is a difference.
+struct Collector<'a> {
+    host: &'a Host,
+    page: Bytes,
+    times: BTreeMap<CpuOsId, CpuTimes>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(host: &'a Host, page: Bytes) -> Self {
+        Self { host, page, times: BTreeMap::new() }
+    }
+
+    fn renew(&mut self, shared: &SharedTree) -> anyhow::Result<()> {
+        let now = self.host.cpu_times()?;
+        let before = std::mem::replace(&mut self.times, now);
+        let blocks = self.host.free_blocks()?;
+        let tree = shared.tree();
+        let usage = |cpu: CpuId| {
+            let os_id = tree.cpu_os_id(cpu);
+            let (before, now) = (before.get(&os_id)?, self.times.get(&os_id)?);
+            let period = now.total_ticks.saturating_sub(before.total_ticks);
+            Usage::from_busy(now.busy_ticks.saturating_sub(before.busy_ticks), period)
+        };
+        let free = |node: NodeId| {
+            let os_id = tree.node_os_id(node);
+            self.free_memory(os_id, blocks.get(&os_id))
+        };
+        let refresher = shared.refresher().context("the tree may not be written")?;
+        refresher.tick(usage, free);
+        shared.set_refreshed_now();
+        Ok(())
+    }
+
+    fn free_memory(&self, node: NodeOsId, blocks: Option<&Vec<u64>>) -> Option<FreeMemory> {
+        let free = self.host.free_memory(node).ok()??;
+        let mut memory = FreeMemory { pages: free.0 / self.page.0, ..FreeMemory::default() };
+        for (order, &count) in blocks.into_iter().flatten().enumerate() {
+            // A block of 2¹⁰ pages is two of 2⁹.
+            let at = order.min(BLOCK_ORDERS - 1);
+            let count = count.saturating_mul(1 << (order - at).min(32));
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            memory.blocks[at] = memory.blocks[at].saturating_add(count);
+        }
+        Some(memory)
+    }
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let refused = || format!("`{text}` is not a period: give 1ms to 60s, such as 250ms");
+    let (number, unit_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1),
+        (None, Some(number)) => (number, 1000),
+        (None, None) => return Err(refused()),
+    };
+    let number: u64 = number.trim().parse().map_err(|_| refused())?;
+    let millis = number.checked_mul(unit_ms).filter(|millis| (1..=60_000).contains(millis));
+    millis.map(Duration::from_millis).ok_or_else(refused)
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok();
+    mode.filter(|mode| [0o600, 0o660, 0o666].contains(mode)).ok_or_else(|| {
+        format!("`{text}` is not 600 (the owner), 660 (a group too) or 666 (everybody)")
+    })
+}
