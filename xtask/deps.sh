@@ -60,6 +60,7 @@ check_rust() {
 check_build() {
     check_rust
     if ! has cc || ! links; then need "a C compiler and the C library's headers" "gcc libc6-dev"; fi
+    has c++ || need "a C++ compiler (a test compiles the C header with it)" "g++"
     has git || need "git" "git"
     has pgrep || need "pgrep and pkill (tests look for what is left behind)" "procps"
     has numactl || need "numactl (tests bind programs with it)" "numactl"
