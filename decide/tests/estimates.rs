@@ -111,7 +111,7 @@ fn lists_of_another_tree_are_refused() {
 
 #[test]
 fn the_layout_is_what_the_documents_say() {
-    assert_eq!(size_of::<Resources>(), 256);
+    assert_eq!(size_of::<Resources>(), 320);
     assert_eq!(size_of::<quartier_decide::dqdt::Threads>(), 64);
     assert_eq!(size_of::<quartier_decide::dqdt::Record>(), 8);
     assert_eq!(size_of::<quartier_decide::dqdt::ProcessEntry>(), 16);

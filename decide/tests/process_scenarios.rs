@@ -158,7 +158,11 @@ fn an_overloaded_cpu_sends_a_thread_to_an_idle_cpu_nearby() {
 #[test]
 fn where_no_cpu_is_idle_one_that_is_not_full_will_do() {
     let own = overloaded(70);
-    own.load(1..8);
+    own.load(1..8).refresh(|cpu| Some(if cpu == 0 { 100 } else { 70 }), |_| None);
+    // Renewed often enough for U to be of the threads that are there now.
+    for _ in 0..30 {
+        own.refresh(|cpu| Some(if cpu == 0 { 100 } else { 70 }), |_| None);
+    }
     let decision = balance(&own, 0).unwrap();
     assert_eq!((decision.cpu, decision.attempt), (CpuId(1), 2), "near, and U < 100");
 }
@@ -239,4 +243,33 @@ fn a_thread_masked_to_one_cpu_of_each_node_can_be_sent_to_the_one_with_room() {
     let allowed = Allowed::new(&own.tree, [0, 2, 4, 6].map(CpuId));
     let request = Balance { initiator: CpuId(0), allowed: &allowed };
     assert_eq!(decide(&own.estimates(), &request).unwrap().cpu, CpuId(6));
+}
+
+#[test]
+fn between_two_refreshes_not_everybody_goes_to_what_was_idle_at_the_first() {
+    let own = Own::of("4x2");
+    own.load((0..8).chain(0..8));
+    own.refresh(|cpu| Some(if cpu == 5 { 10 } else { 100 }), |_| None);
+    let allowed = Allowed::all(&own.tree);
+    let request = Thread::new(Some(CpuId(0)), &allowed);
+    let cpus: Vec<_> =
+        (0..8).map(|_| decide_and_count(&own.estimates(), &request).unwrap().cpu.0).collect();
+    assert_eq!(cpus[0], 5, "what is known to have room, once");
+    let again = cpus.iter().filter(|cpu| **cpu == 5).count();
+    assert_eq!(again, 1, "a thread that was placed there counts before U is renewed: {cpus:?}");
+}
+
+#[test]
+fn load_that_is_not_ours_counts_where_we_have_no_thread() {
+    let own = Own::of("2x2");
+    own.load([0, 1, 2, 3]).refresh(|cpu| Some(if cpu < 2 { 100 } else { 30 }), |_| None);
+    let estimates = own.estimates();
+    (0..4).for_each(|cpu| estimates.remove_thread(CpuId(cpu)).unwrap());
+    for _ in 0..30 {
+        own.refresh(|cpu| Some(if cpu < 2 { 100 } else { 30 }), |_| None);
+    }
+    own.load([0, 1, 2, 3]);
+    let allowed = Allowed::all(&own.tree);
+    let decision = decide(&estimates, &Thread::new(Some(CpuId(0)), &allowed)).unwrap();
+    assert_eq!(decision.node, Some(NodeId(1)));
 }

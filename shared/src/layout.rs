@@ -1,7 +1,7 @@
 //! The layout of both files, fixed: little-endian, offsets in bytes from the start of the file.
 //!
 //! `tree`: [`TreeHeader`] (a page); the topology as `Tree::encode` writes it; from the next page
-//! on, for each group of 64 clusters that describe one node, 64 × 256 bytes of U and M
+//! on, for each group of 64 clusters that describe one node, 64 × 320 bytes of U and M
 //! (`dqdt::Resources`).
 //!
 //! `threads`: [`ThreadsHeader`] (a page); for each group 64 × 64 bytes of T (`dqdt::Threads`), a page;

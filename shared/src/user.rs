@@ -47,7 +47,13 @@ impl UserTree {
     pub fn join(directory: &Path, tree: &Tree) -> Result<Self, SharedError> {
         loop {
             make_directory(directory)?;
-            check_trust(directory)?;
+            match check_trust(directory) {
+                // The last user has just removed it.
+                Err(SharedError::Os { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                    continue;
+                }
+                trusted => trusted?,
+            }
             let use_it = FlockOperation::LockShared;
             let Some(lock) = locked(directory, LOCK_FILE, use_it)? else { continue };
             // Of several that find none, one makes it.

@@ -20,6 +20,9 @@ pub const SUM: usize = FANOUT_MAX;
 /// U is kept in 1/256 of a percent, so that a moving average does not lose its small steps.
 pub const USAGE_PER_PERCENT: u32 = 256;
 
+/// T that U is of is kept in 1/256 of a thread.
+pub(crate) const THREADS_SCALE: u32 = 256;
+
 /// T of one cluster: active threads of each child, or of each CPU of a leaf.
 ///
 /// The fifth entry, their sum, is not stored. It is added up when it is read, from the same cache
@@ -77,6 +80,8 @@ impl Default for Threads {
 pub struct Resources {
     /// U, plus one; 0: unknown. In 1/256 of a percent.
     pub(crate) usage: [AtomicU16; ENTRIES],
+    /// T of each entry at the times that its U is of, smoothed as U is; in 1/256 of a thread.
+    pub(crate) threads_seen: [AtomicU32; FANOUT_MAX],
     /// M, plus one; 0: unknown. In base pages.
     pub(crate) free_pages: [AtomicU64; ENTRIES],
     /// Free blocks of 2ⁿ pages. Only meaningful where M is known.
@@ -89,6 +94,7 @@ impl Resources {
     pub fn new() -> Self {
         Self {
             usage: std::array::from_fn(|_| AtomicU16::new(0)),
+            threads_seen: std::array::from_fn(|_| AtomicU32::new(0)),
             free_pages: std::array::from_fn(|_| AtomicU64::new(0)),
             free_blocks: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU32::new(0))),
         }
@@ -96,6 +102,29 @@ impl Resources {
 
     pub(crate) fn usage(&self, entry: usize) -> Option<Usage> {
         Usage::from_stored(self.usage[entry].load(Relaxed))
+    }
+
+    /// U in percent as it is by now, of an entry (or of the sum) with so many CPUs and so many threads.
+    ///
+    /// U is as old as the last refresh, T is exact, so T tells what has changed since: a thread more is
+    /// taken to want a whole CPU, a thread less took its share of U with it. Without this, everybody who
+    /// decides between two refreshes would choose what was idle at the first. More than 100 means that
+    /// threads have to wait.
+    pub(crate) fn usage_now(&self, entry: usize, nr_threads: u32, nr_cpus: u32) -> Option<u8> {
+        let usage = u64::from(self.usage(entry)?.scaled());
+        let seen = |at: usize| self.threads_seen[at].load(Relaxed);
+        let seen = if entry == SUM {
+            (0..FANOUT_MAX).map(seen).fold(0, u32::saturating_add)
+        } else {
+            seen(entry)
+        };
+        let (seen, now) = (u64::from(seen), u64::from(nr_threads) * u64::from(THREADS_SCALE));
+        let of_old = (usage * now.min(seen)).checked_div(seen).unwrap_or(usage);
+        // 100 percent of a CPU for each thread: both scales are 1/256.
+        let of_new = (now.saturating_sub(seen) * 100).checked_div(u64::from(nr_cpus)).unwrap_or(0);
+        let half = u64::from(USAGE_PER_PERCENT) / 2;
+        let percent = (of_old + of_new + half) / u64::from(USAGE_PER_PERCENT);
+        Some(percent.min(u64::from(u8::MAX)) as u8)
     }
 
     pub(crate) fn set_usage(&self, entry: usize, usage: Option<Usage>) {

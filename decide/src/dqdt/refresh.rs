@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use quartier_model::{CpuId, NodeId};
 
 use crate::dqdt::estimates::Estimates;
-use crate::dqdt::layout::{FreeMemory, Resources, SUM, Usage};
+use crate::dqdt::layout::{FreeMemory, Resources, SUM, THREADS_SCALE, Usage};
 use crate::dqdt::tree::{Cluster, ClusterId};
+use crate::sync::Relaxed;
 
 /// N of the moving average: U of a CPU is smoothed over so many ticks (thesis 4.3.4).
 pub const EMA_TICKS: NonZeroU32 = NonZeroU32::new(4).unwrap();
@@ -62,7 +63,10 @@ impl<'a> Refresher<'a> {
         let entry = position - leaf.positions().start;
         let resources = &self.resources[leaf.slot()];
         let old = resources.usage(entry);
-        let smoothed = busy.map(|busy| old.map_or(busy, |old| moved(old, busy, self.ema_ticks)));
+        let move_to = |old: Usage, busy: Usage| {
+            Usage::from_scaled(moved(old.scaled(), busy.scaled(), self.ema_ticks))
+        };
+        let smoothed = busy.map(|busy| old.map_or(busy, |old| move_to(old, busy)));
         resources.set_usage(entry, smoothed);
     }
 
@@ -72,12 +76,14 @@ impl<'a> Refresher<'a> {
         let tree = self.estimates.tree();
         let cluster = tree.cluster(id);
         let resources = &self.resources[cluster.slot()];
+        let was_known = resources.usage(SUM).is_some();
         if cluster.is_leaf() {
             let parts = (0..cluster.nr_cpus() as usize).map(|entry| (1, resources.usage(entry)));
             resources.set_usage(SUM, mean(parts));
         } else {
             self.pull_children(cluster, resources);
         }
+        self.see_threads(id, resources, was_known);
         // Inside a node every cluster has the node's memory at hand. CPUs of no known node add none:
         // wherever their memory is, it is counted at its node.
         let memory = match cluster.node() {
@@ -87,6 +93,16 @@ impl<'a> Refresher<'a> {
             }),
         };
         resources.set_free_memory(SUM, memory.as_ref());
+    }
+
+    /// U of an entry is an average over the last ticks, so T that it is compared with is one too.
+    fn see_threads(&self, id: ClusterId, resources: &Resources, was_known: bool) {
+        let nr_threads = self.estimates.threads_of(id).all();
+        for (seen, nr_threads) in resources.threads_seen.iter().zip(nr_threads) {
+            let now = nr_threads.saturating_mul(THREADS_SCALE);
+            let old = if was_known { seen.load(Relaxed) } else { now };
+            seen.store(moved(old, now, self.ema_ticks), Relaxed);
+        }
     }
 
     fn pull_children(&self, cluster: &Cluster, resources: &Resources) {
@@ -104,14 +120,14 @@ impl<'a> Refresher<'a> {
 }
 
 /// Rounds away from the old value, so that a constant load is reached and not only approached.
-fn moved(old: Usage, new: Usage, ticks: NonZeroU32) -> Usage {
-    let (old, new) = (i64::from(old.scaled()), i64::from(new.scaled()));
+fn moved(old: u32, new: u32, ticks: NonZeroU32) -> u32 {
+    let (old, new) = (i64::from(old), i64::from(new));
     let divisor = i64::from(ticks.get()) + 1;
     let twice = 2 * (new - old);
     let step = (twice.abs() + divisor - 1) / divisor * twice.signum();
     // With N = 1 the new value counts whole; a step never overshoots.
     let step = if step.abs() > (new - old).abs() { new - old } else { step };
-    Usage::from_scaled((old + step) as u32)
+    (old + step) as u32
 }
 
 /// The mean over so many CPUs each; parts without CPUs do not count.

@@ -71,14 +71,12 @@ impl<'a> View<'a> {
             if wants.memory { resources.and_then(|all| all.free_pages(SUM)) } else { None };
         if self.allowed.is_whole(tree, id) && !self.is_from_leaves() {
             let (nr_cpus, nr_cores) = self.allowed.sizes_in(id);
-            let usage = if wants.usage { resources.and_then(|all| all.usage(SUM)) } else { None };
-            return Load {
-                nr_cpus,
-                nr_cores,
-                nr_threads: self.estimates.nr_threads(id),
-                usage_percent: usage.map(|usage| usage.percent()),
-                free_pages: stored(free_pages),
-            };
+            let nr_threads = self.estimates.nr_threads(id);
+            let usage_percent = resources
+                .filter(|_| wants.usage)
+                .and_then(|all| all.usage_now(SUM, nr_threads, nr_cpus));
+            let free_pages = stored(free_pages);
+            return Load { nr_cpus, nr_cores, nr_threads, usage_percent, free_pages };
         }
         let sum = if self.is_from_leaves() {
             self.sum_of_known_leaves(id)
@@ -136,14 +134,16 @@ impl<'a> View<'a> {
         wants: Wants,
     ) -> Load {
         let resources = resources.filter(|_| wants.any());
-        let usage = resources.filter(|_| wants.usage).and_then(|all| all.usage(at));
+        let nr_cpus_in_all = self.estimates.tree().cluster(child).nr_cpus();
+        let usage_percent = resources
+            .filter(|_| wants.usage)
+            .and_then(|all| all.usage_now(at, nr_threads, nr_cpus_in_all));
         let free_pages = resources.filter(|_| wants.memory).and_then(|all| all.free_pages(at));
         let free_pages = stored(free_pages);
         if self.is_from_leaves() {
             return Load { free_pages, ..self.sum_of_known_leaves(child) };
         }
         let (nr_cpus, nr_cores) = self.allowed.sizes_in(child);
-        let usage_percent = usage.map(|usage| usage.percent());
         Load { nr_cpus, nr_cores, nr_threads, usage_percent, free_pages }
     }
 
@@ -175,14 +175,13 @@ impl<'a> View<'a> {
         reading.nr_entries = positions.len() as u8;
         for (at, position) in positions.enumerate() {
             let siblings = tree.cpus[position].siblings;
-            let usage = resources.and_then(|all| all.usage(at));
             let is_allowed = u32::from(self.allowed.has(position));
             reading.entries[at] = Entry {
                 load: Load {
                     nr_cpus: is_allowed,
                     nr_cores: is_allowed,
                     nr_threads: nr_threads[at],
-                    usage_percent: usage.map(|usage| usage.percent()),
+                    usage_percent: resources.and_then(|all| all.usage_now(at, nr_threads[at], 1)),
                     free_pages: None,
                 },
                 nr_threads_of_core: match siblings.count_ones() {

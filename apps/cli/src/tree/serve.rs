@@ -20,8 +20,16 @@ use crate::say;
 /// Dead processes are looked for once in so many ticks.
 const SWEEP_TICKS: u64 = 10;
 
+const EXAMPLES: &str = "\
+Examples:
+  sudo quartier tree serve --threads-mode 666
+      One tree for all programs of this machine, while it runs; every user may place threads
+  quartier tree serve --directory /dev/shm/batch --period 100ms
+      One for those who name it: quartier run --tree /dev/shm/batch -- CMD";
+
 /// Options of `quartier tree serve`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where the tree is (default: /dev/shm/quartier, the machine's)
     #[arg(long, value_name = "DIR")]

@@ -10,8 +10,15 @@ use quartier_model::{CpuList, NodeId};
 use quartier_shared::SharedTree;
 use serde::Serialize;
 
+const EXAMPLES: &str = "\
+Examples:
+  quartier tree show
+      Threads, utilisation and free memory of each node, as programs see them now
+  quartier tree show --json --directory /dev/shm/batch";
+
 /// Options of `quartier tree show`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where the tree is (default: the machine's, /dev/shm/quartier, else the user's)
     #[arg(long, value_name = "DIR")]
