@@ -114,7 +114,9 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
         threads_fd: request.tree.threads.as_raw_fd(),
         reserved: 0,
     };
-    let (memory, session) = Session::create(request.machine, &json, launcher, request.config)?;
+    let start_cpus = request.start.map_or(CpuBits::EMPTY, |start| start.cpus);
+    let config = Config { start: start_cpus, ..request.config };
+    let (memory, session) = Session::create(request.machine, &json, launcher, config)?;
     if let Some(start) = &request.start {
         session.header().first_thread.store(start.first_thread, Ordering::Relaxed);
     }

@@ -134,6 +134,10 @@ fn restore_affinity(session: &'static Session, slot: &ProcessSlot, factory: Fact
 /// Whether a mask is one that we narrow threads to.
 fn is_ours(session: &'static Session, mask: &CpuBits, factory: Factory) -> bool {
     let config = session.config();
+    // Every run's own program starts with this one: no tree has to be opened for it.
+    if *mask == config.start {
+        return true;
+    }
     let (Some(decide), Some(first)) = (factory(session), mask.iter().next()) else { return false };
     match (config.pin(), decide.locate(first)) {
         (Pin::Cpu, Some(_)) => mask.iter().count() == 1,

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"quartier");
 
 /// Raised whenever a field moves: launcher and runtime of different builds must not share memory.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// Words of a CPU mask: room for 8192 CPUs, x86-64's largest `NR_CPUS`.
 pub const NR_CPU_WORDS: usize = 128;
@@ -188,6 +188,9 @@ pub struct Config {
     /// CPUs that the kernel balances no load to (`isolcpus`, isolated cpusets): somebody has reserved
     /// them, so nothing is placed there unless nothing else is allowed.
     pub isolated: CpuBits,
+    /// The CPUs to which the launcher narrows the program for its start; none: it does not. Set by the
+    /// launcher itself.
+    pub start: CpuBits,
 }
 
 impl Config {
@@ -211,6 +214,7 @@ impl Config {
             block_bytes_max: 2 << 20,
             allowed,
             isolated: CpuBits::EMPTY,
+            start: CpuBits::EMPTY,
         }
     }
 
