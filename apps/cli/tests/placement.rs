@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -12,34 +12,18 @@ use serde_json::Value;
 /// The share of pages on the right node that `next-touch` must reach.
 const RIGHT_PERCENT_MIN: f64 = 99.0;
 
-/// Everything that a guest needs, built once.
-fn built() -> &'static (PathBuf, PathBuf) {
-    static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let quartier = common::quartier().clone();
-        let program = quartier.with_file_name("eighths");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/eighths.c");
-        let status = Command::new("cc")
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-            .args([&program, &source])
-            .status()
-            .unwrap();
-        assert!(status.success(), "eighths.c does not compile");
-        (quartier, program)
-    })
+/// The self-checking program, built once.
+fn eighths() -> &'static PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| common::program("eighths"))
 }
 
 /// Runs the self-checking program once for each list of options, in one guest; gives its answers.
 fn in_guest(kernel: &str, runs: &[&str]) -> Option<Vec<Value>> {
     static ONE_GUEST: Mutex<()> = Mutex::new(());
     let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
-    let (quartier, program) = built();
-    let fetched =
-        Command::new(quartier).args(["lab", "fetch", "--kernel", kernel]).output().unwrap();
-    if !fetched.status.success() {
-        let why = String::from_utf8_lossy(&fetched.stderr).into_owned();
-        assert!(std::env::var_os("CI").is_none(), "guests must run in CI: {why}");
-        println!("skipped: no guest can be booted here: {why}");
+    let (quartier, program) = (common::quartier(), eighths());
+    if !common::can_boot(kernel) {
         return None;
     }
     let (q, p) = (quartier.display(), program.display());

@@ -3,8 +3,9 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -50,38 +51,24 @@ $q run --tree /dev/shm/quartier -- $tools/eighths 8 8 2>&1 | grep -E 'other runs
 ls /dev/shm
 "#;
 
-/// The programs, built once.
-fn tools(beside: &Path) -> PathBuf {
-    let folder = beside.parent().unwrap().to_owned();
-    for name in ["eighths", "side_by_side", "pages_of_file"] {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../tests/programs")
-            .join(name)
-            .with_extension("c");
-        let status = Command::new("cc")
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-            .args([&folder.join(name), &source])
-            .status()
-            .unwrap();
-        assert!(status.success(), "{name}.c does not compile");
-    }
-    folder
+/// The folder of the programs, which are built once.
+fn tools() -> &'static PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let programs = ["eighths", "side_by_side", "pages_of_file"].map(common::program);
+        programs[0].parent().unwrap().to_owned()
+    })
 }
 
 fn run_in_guest(kernel: &str) -> Option<String> {
     let quartier = common::quartier();
-    let fetched =
-        Command::new(quartier).args(["lab", "fetch", "--kernel", kernel]).output().unwrap();
-    if !fetched.status.success() {
-        let why = String::from_utf8_lossy(&fetched.stderr).into_owned();
-        assert!(std::env::var_os("CI").is_none(), "guests must run in CI: {why}");
-        println!("skipped: no guest can be booted here: {why}");
+    if !common::can_boot(kernel) {
         return None;
     }
     let output = Command::new(quartier)
         .args(["lab", "run", "--kernel", kernel, "--nodes", "4", "--cpus-per-node", "2", "--root"])
         .args(["--mem", "2G", "--timeout", "300", "--", "sh", "-c", SCRIPT, "sh"])
-        .args([quartier, &tools(quartier)])
+        .args([quartier, tools()])
         .stdin(Stdio::null())
         .output()
         .unwrap();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -25,34 +25,17 @@ cat /tmp/places
 ls /dev/shm
 ";
 
-fn built() -> &'static (PathBuf, PathBuf) {
-    static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let quartier = common::quartier().clone();
-        let program = quartier.with_file_name("side_by_side");
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/side_by_side.c");
-        let status = Command::new("cc")
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-            .args([&program, &source])
-            .status()
-            .unwrap();
-        assert!(status.success(), "side_by_side.c does not compile");
-        (quartier, program)
-    })
+fn side_by_side() -> &'static PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| common::program("side_by_side"))
 }
 
 /// The nodes of each program's two threads.
 fn in_guest(kernel: &str, nodes: usize, cpus_per_node: usize) -> Option<Vec<[usize; 2]>> {
     static ONE_GUEST: Mutex<()> = Mutex::new(());
     let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
-    let (quartier, program) = built();
-    let fetched =
-        Command::new(quartier).args(["lab", "fetch", "--kernel", kernel]).output().unwrap();
-    if !fetched.status.success() {
-        let why = String::from_utf8_lossy(&fetched.stderr).into_owned();
-        assert!(std::env::var_os("CI").is_none(), "guests must run in CI: {why}");
-        println!("skipped: no guest can be booted here: {why}");
+    let (quartier, program) = (common::quartier(), side_by_side());
+    if !common::can_boot(kernel) {
         return None;
     }
     let output = Command::new(quartier)

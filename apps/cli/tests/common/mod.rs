@@ -1,6 +1,7 @@
 //! What the tests of the command share.
+#![allow(dead_code)] // Each test file uses a part.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -16,4 +17,32 @@ pub fn quartier() -> &'static PathBuf {
         assert!(command.with_file_name("libquartier_preload.so").exists());
         command
     })
+}
+
+/// One of the programs in `tests/programs`, built beside the command.
+pub fn program(name: &str) -> PathBuf {
+    let built = quartier().with_file_name(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/programs")
+        .join(name)
+        .with_extension("c");
+    let status = Command::new("cc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .args([&built, &source])
+        .status()
+        .unwrap();
+    assert!(status.success(), "{name}.c does not compile");
+    built
+}
+
+/// Whether a guest with this kernel can be booted here. In CI it must.
+pub fn can_boot(kernel: &str) -> bool {
+    let fetched =
+        Command::new(quartier()).args(["lab", "fetch", "--kernel", kernel]).output().unwrap();
+    if !fetched.status.success() {
+        let why = String::from_utf8_lossy(&fetched.stderr).into_owned();
+        assert!(std::env::var_os("CI").is_none(), "guests must run in CI: {why}");
+        println!("skipped: no guest can be booted here: {why}");
+    }
+    fetched.status.success()
 }
