@@ -90,10 +90,7 @@ impl SharedTree {
 
 /// Writes both files of a tree with nothing known and nothing counted. Only what is not zero is
 /// written: pages of estimates get memory when they are first used, on the node they are bound to.
-///
-/// # Errors
-/// When a file cannot be written.
-pub fn write_files(
+fn write_files(
     tree: &Tree,
     options: &Create,
     tree_file: &File,

@@ -21,6 +21,7 @@
 mod create;
 pub mod layout;
 mod mapping;
+mod member;
 mod open;
 mod owner;
 mod place;
@@ -34,7 +35,8 @@ use quartier_decide::dqdt::{
 };
 use thiserror::Error;
 
-pub use create::{Create, write_files};
+pub use create::Create;
+pub use member::{Found, Member};
 pub use owner::{life, own_identity};
 pub use user::{UserTree, directory_of_user, system_directory};
 

@@ -45,6 +45,16 @@ impl SharedTree {
         unreachable!("the last try returns")
     }
 
+    /// The same, if the tree is of this machine as it is: as `tree` is.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`SharedError::OtherMachine`].
+    pub fn open_for(directory: &Path, tree: &Tree) -> Result<Self, SharedError> {
+        let shared = Self::open(directory)?;
+        shared.check_is_of(tree, directory)?;
+        Ok(shared)
+    }
+
     /// Opens both files by name: those of [`private`](Self::private), say.
     ///
     /// # Errors

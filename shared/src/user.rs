@@ -59,7 +59,7 @@ impl UserTree {
             // Of several that find none, one makes it.
             let make_it = FlockOperation::LockExclusive;
             let Some(_making) = locked(directory, MAKING_FILE, make_it)? else { continue };
-            let shared = match open_own(directory, tree) {
+            let shared = match SharedTree::open_for(directory, tree) {
                 Ok(shared) => shared,
                 Err(_) => SharedTree::create(directory, tree, &Create::default())?,
             };
@@ -85,13 +85,6 @@ impl Drop for UserTree {
             let _ = fs::remove_dir(&self.directory);
         }
     }
-}
-
-/// What is there, if it is of this machine as it is.
-fn open_own(directory: &Path, tree: &Tree) -> Result<SharedTree, SharedError> {
-    let shared = SharedTree::open(directory)?;
-    shared.check_is_of(tree, directory)?;
-    Ok(shared)
 }
 
 fn make_directory(directory: &Path) -> Result<(), SharedError> {

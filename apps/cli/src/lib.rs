@@ -10,6 +10,7 @@ mod lab;
 mod refusal;
 mod run;
 mod say;
+mod strategy;
 mod topo;
 mod tree;
 

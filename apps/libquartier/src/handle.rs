@@ -4,64 +4,27 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use quartier_decide::dqdt::{Process, Tree};
+use quartier_decide::dqdt::Tree;
 use quartier_observe::Host;
-use quartier_shared::{SharedError, SharedTree, UserTree, directory_of_user, system_directory};
+use quartier_shared::{Found, Member, SharedError, SharedTree};
 
 /// `struct quartier_tree`.
-#[derive(Debug)]
-pub struct Handle {
-    opened: Opened,
-    /// This process in the ledger; `None` when it cannot count.
-    pub(crate) me: Option<Process>,
-}
+pub type Handle = Member;
 
-#[derive(Debug)]
-enum Opened {
-    Users(UserTree),
-    Shared(SharedTree),
-    Own(SharedTree),
-}
-
-impl Handle {
-    fn new(opened: Opened) -> Self {
-        let mut handle = Self { opened, me: None };
-        handle.me = handle.shared().enter();
-        handle
+/// Opens a tree; beside it, why nothing is shared where a process has its own.
+fn open(directory: Option<&Path>) -> Result<(Handle, Option<String>), String> {
+    let told = |error: SharedError| error.to_string();
+    if let Some(directory) = directory {
+        let shared = SharedTree::open(directory).map_err(told)?;
+        return Ok((Member::enter(Found::Shared(shared)), None));
     }
-
-    pub(crate) fn shared(&self) -> &SharedTree {
-        match &self.opened {
-            Opened::Users(users) => users.shared(),
-            Opened::Shared(shared) | Opened::Own(shared) => shared,
-        }
-    }
-
-    fn open(directory: Option<&Path>) -> Result<(Self, Option<String>), String> {
-        if let Some(directory) = directory {
-            let shared = SharedTree::open(directory).map_err(|error| error.to_string())?;
-            return Ok((Self::new(Opened::Shared(shared)), None));
-        }
-        let machine = Host::live().machine().map_err(|error| error.to_string())?;
-        let tree = Tree::build(&machine);
-        let machines = SharedTree::open(&system_directory()).ok();
-        if let Some(shared) = machines.filter(|shared| shared.ledger().is_some()) {
-            return Ok((Self::new(Opened::Shared(shared)), None));
-        }
-        match UserTree::join(&directory_of_user(), &tree) {
-            Ok(users) => Ok((Self::new(Opened::Users(users)), None)),
-            Err(error) => {
-                let own = SharedTree::private(&tree).map_err(|own: SharedError| own.to_string())?;
-                Ok((Self::new(Opened::Own(own)), Some(error.to_string())))
-            }
-        }
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if let (Some(me), Some(ledger)) = (self.me, self.shared().ledger()) {
-            ledger.leave(me);
+    let machine = Host::live().machine().map_err(|error| error.to_string())?;
+    let tree = Tree::build(&machine);
+    match Found::for_user(&tree) {
+        Ok(found) => Ok((Member::enter(found), None)),
+        Err(error) => {
+            let own = SharedTree::private(&tree).map_err(told)?;
+            Ok((Member::enter(Found::Private(own)), Some(error.to_string())))
         }
     }
 }
@@ -77,7 +40,7 @@ pub unsafe extern "C" fn quartier_tree_open(
     // SAFETY: the caller's promise.
     let directory = (!directory.is_null()).then(|| unsafe { CStr::from_ptr(directory) });
     let directory = directory.map(|text| Path::new(OsStr::from_bytes(text.to_bytes())));
-    let (handle, reason) = match Handle::open(directory) {
+    let (handle, reason) = match open(directory) {
         Ok((handle, reason)) => (Box::into_raw(Box::new(handle)), reason),
         Err(reason) => (std::ptr::null_mut(), Some(reason)),
     };
@@ -115,5 +78,5 @@ pub unsafe extern "C" fn quartier_tree_close(tree: *mut Handle) {
 pub unsafe extern "C" fn quartier_tree_is_shared(tree: *const Handle) -> c_int {
     // SAFETY: the caller's promise.
     let handle = unsafe { tree.as_ref() };
-    handle.map_or(-libc::EINVAL, |handle| c_int::from(!matches!(handle.opened, Opened::Own(_))))
+    handle.map_or(-libc::EINVAL, |handle| c_int::from(!matches!(handle.found(), Found::Private(_))))
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use quartier_decide::dqdt::{Allowed, RecordId, Tree};
-use quartier_decide::policy::{Balance, Exec, Fork, Placement, Strategy, Thread, decide, memory};
+use quartier_decide::dqdt::{Allowed, Placed, RecordId, Tree};
+use quartier_decide::policy::{Balance, Exec, Fork, Placement, Strategy, Thread, memory};
 use quartier_model::{CpuId, CpuList, CpuOsId, NodeId, NodeOsId};
 
 use crate::handle::Handle;
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn quartier_release(tree: *mut Handle, place: *mut Place) 
     };
     let record = u32::try_from(place.record).ok().map(RecordId);
     place.record = -1;
-    let released = record.zip(handle.me).zip(handle.shared().ledger());
+    let released = record.zip(handle.process()).zip(handle.shared().ledger());
     let released = released.is_some_and(|((record, me), ledger)| ledger.release(me, record));
     if released { 0 } else { -libc::EINVAL }
 }
@@ -181,13 +181,7 @@ unsafe fn place_with(
 /// Counted where this process may, else only chosen.
 fn count(handle: &Handle, request: &impl Placement) -> Option<Place> {
     let shared = handle.shared();
-    let (decision, record) = match (handle.me, shared.ledger()) {
-        (Some(me), Some(ledger)) => {
-            let placed = ledger.place(me, request)?;
-            (placed.decision, placed.record)
-        }
-        _ => (decide(&shared.estimates(), request)?, None),
-    };
+    let Placed { decision, record } = shared.place(handle.process(), request)?;
     let tree = shared.tree();
     Some(Place {
         cpu: tree.cpu_os_id(decision.cpu).0 as i32,

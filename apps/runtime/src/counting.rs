@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartier_decide::dqdt::{Process, RecordId};
-use quartier_decide::policy::{Placement, decide};
+use quartier_decide::policy::Placement;
 use quartier_model::CpuId;
 use quartier_preload::Count;
 use quartier_session::FirstThread;
@@ -29,13 +29,8 @@ impl Counting {
         shared: &SharedTree,
         request: &impl Placement,
     ) -> Option<(CpuId, Option<Count>)> {
-        match (self.process(shared), shared.ledger()) {
-            (Some(process), Some(ledger)) => {
-                let placed = ledger.place(process, request)?;
-                Some((placed.decision.cpu, placed.record.map(|id| Count(id.0))))
-            }
-            _ => Some((decide(&shared.estimates(), request)?.cpu, None)),
-        }
+        let placed = shared.place(self.process(shared), request)?;
+        Some((placed.decision.cpu, placed.record.map(|id| Count(id.0))))
     }
 
     pub fn count(&self, shared: &SharedTree, cpu: CpuId) -> Option<Count> {

@@ -8,7 +8,7 @@
 use quartier_model::{CpuId, NodeId};
 use thiserror::Error;
 
-use crate::dqdt::layout::{FreeMemory, Resources, SUM, Threads, Usage};
+use crate::dqdt::layout::{FreeMemory, Resources, SUM, Threads, Usage, count_of};
 use crate::dqdt::tree::{Cluster, ClusterId, Tree};
 use crate::sync::{AtomicU32, Relaxed};
 
@@ -78,7 +78,7 @@ impl<'a> Estimates<'a> {
     /// If the id is not of this tree.
     #[must_use]
     pub fn nr_threads(&self, cluster: ClusterId) -> u32 {
-        self.entries(cluster).fold(0, u32::saturating_add)
+        self.threads_of(cluster).all().into_iter().fold(0, u32::saturating_add)
     }
 
     /// T as a parent's entry for this child has it; of the root, the sum.
@@ -97,7 +97,8 @@ impl<'a> Estimates<'a> {
     /// T of a CPU; 0 for a CPU that takes no threads.
     #[must_use]
     pub fn nr_threads_on(&self, cpu: CpuId) -> u32 {
-        self.tree.position_of(cpu).map_or(0, |position| count(self.cpu_slot(position)))
+        let load = |position| count_of(self.cpu_slot(position).load(Relaxed));
+        self.tree.position_of(cpu).map_or(0, load)
     }
 
     /// U of a cluster, where it is known.
@@ -207,21 +208,8 @@ impl<'a> Estimates<'a> {
 
     /// T of one of a cluster's children or CPUs.
     pub(crate) fn entry(&self, cluster: ClusterId, entry: usize) -> u32 {
-        count(&self.threads_of(cluster).nr_threads[entry])
+        self.threads_of(cluster).get(entry)
     }
-
-    fn entries(&self, cluster: ClusterId) -> impl Iterator<Item = u32> {
-        self.threads_of(cluster).nr_threads.iter().map(count)
-    }
-}
-
-/// T as a number. What wrapped below zero, since somebody cleared a list that was in use, is none.
-pub(crate) fn count_of(stored: u32) -> u32 {
-    (stored as i32).max(0) as u32
-}
-
-fn count(slot: &AtomicU32) -> u32 {
-    count_of(slot.load(Relaxed))
 }
 
 fn check_length(what: &'static str, given: usize, needed: usize) -> Result<(), EstimatesError> {

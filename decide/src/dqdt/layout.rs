@@ -52,7 +52,7 @@ impl Threads {
     /// If there is no such entry.
     #[must_use]
     pub fn get(&self, entry: usize) -> u32 {
-        (self.nr_threads[entry].load(Relaxed) as i32).max(0) as u32
+        count_of(self.nr_threads[entry].load(Relaxed))
     }
 
     pub(crate) fn all(&self) -> [u32; FANOUT_MAX] {
@@ -66,6 +66,11 @@ impl Threads {
     pub fn set(&self, entry: usize, nr_threads: u32) {
         self.nr_threads[entry].store(nr_threads, Relaxed);
     }
+}
+
+/// T as a number. What wrapped below zero, since somebody cleared a list that was in use, is none.
+pub(crate) fn count_of(stored: u32) -> u32 {
+    (stored as i32).max(0) as u32
 }
 
 impl Default for Threads {

@@ -28,7 +28,7 @@ pub use exec::{Exec, default_free_pages_min};
 pub use fork::{FORK_LEVELS, Fork};
 pub use load::{Load, Part};
 pub use plan::{Placement, Plan};
-pub use search::visits_max;
+pub use search::{visits_max, visits_max_within};
 pub use thread::{Strategy, Thread};
 pub use trace::{Event, NoTrace, Trace};
 

@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use crate::dqdt::{ClusterId, Estimates, FANOUT_MAX, Tree};
+use crate::dqdt::{Allowed, ClusterId, Estimates, FANOUT_MAX, Tree};
 use crate::policy::load::{Entry, Load, Reading};
 use crate::policy::plan::{Attempt, Plan, Start};
 use crate::policy::trace::{Event, Trace};
@@ -20,11 +20,20 @@ use crate::policy::view::{LEAVES_MAX, View, Wants};
 /// what is left of the bound.
 const ALTERNATIVES_MAX: usize = 8;
 
-/// How many clusters a decision reads at most: the larger of this and, for a mask that leaves out CPUs,
-/// its leaves if they are no more than 16.
+/// How many clusters a decision reads at most where every CPU is allowed.
 #[must_use]
 pub fn visits_max(tree: &Tree) -> u32 {
     (2 * u32::from(tree.height())).max(1)
+}
+
+/// The same for a mask: one that leaves out CPUs and has no more than 16 leaves may take these.
+///
+/// # Panics
+/// If the set of allowed CPUs was made for another tree.
+#[must_use]
+pub fn visits_max_within(tree: &Tree, allowed: &Allowed) -> u32 {
+    assert!(allowed.fits(tree), "the set of allowed CPUs was made for another tree");
+    visits_max(tree).max(allowed.leaves_if_few(LEAVES_MAX).len() as u32)
 }
 
 /// The CPU that a search ends at.

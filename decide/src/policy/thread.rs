@@ -70,6 +70,17 @@ impl<'a> Thread<'a> {
     pub fn new(creator: Option<CpuId>, allowed: &'a Allowed) -> Self {
         Self { creator, allowed, level_max: None, strategy: Strategy::Thesis }
     }
+
+    /// The highest cluster around the creator that is within `level_max`, from which
+    /// [`Strategy::Spread`] goes down; the root where the creator is unknown.
+    #[must_use]
+    pub fn top(&self, tree: &Tree) -> ClusterId {
+        let level_max = self.level_max.unwrap_or(LEVELS_MAX);
+        let within = |id: &ClusterId| tree.cluster(*id).level() <= level_max;
+        let leaf = self.creator.and_then(|creator| tree.leaf_of(creator));
+        let path = leaf.into_iter().flat_map(|leaf| tree.path_to_root(leaf));
+        path.take_while(within).last().unwrap_or(ClusterId::ROOT)
+    }
 }
 
 impl Placement for Thread<'_> {
@@ -79,7 +90,7 @@ impl Placement for Thread<'_> {
         let (start, attempts) = match self.strategy {
             Strategy::Thesis => (Start::of_leaf(tree, leaf, level_max), &THESIS),
             Strategy::Packed => (Start::of_leaf(tree, leaf, level_max), &PACKED),
-            Strategy::Spread => (Start::Down(highest(tree, leaf, level_max)), &SPREAD),
+            Strategy::Spread => (Start::Down(self.top(tree)), &SPREAD),
         };
         Plan {
             start,
@@ -91,13 +102,6 @@ impl Placement for Thread<'_> {
             seed: None,
         }
     }
-}
-
-/// The highest cluster around a leaf that is within the level; the root where the leaf is unknown.
-fn highest(tree: &Tree, leaf: Option<ClusterId>, level_max: u8) -> ClusterId {
-    let within = |id: &ClusterId| tree.cluster(*id).level() <= level_max;
-    let path = leaf.into_iter().flat_map(|leaf| tree.path_to_root(leaf));
-    path.take_while(within).last().unwrap_or(ClusterId::ROOT)
 }
 
 static THESIS: [Attempt; 3] = [idle(MOST_IDLE), SECOND, THIRD];

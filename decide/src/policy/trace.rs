@@ -92,6 +92,4 @@ pub enum Event {
         /// The attempt.
         attempt: u8,
     },
-    /// The CPU was taken by another decision in between; this one starts again.
-    LostRace,
 }

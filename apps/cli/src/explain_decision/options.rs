@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use quartier_decide::policy::Strategy;
 use quartier_model::CpuList;
 
 use super::scene::Lookup;
 use super::state::{Given, State, StateFile, THREADS_MAX};
+use crate::strategy::StrategyOption;
 use crate::topo::source::{Source, is_dash, read_text};
 
 /// What is decided.
@@ -38,29 +38,6 @@ impl Decision {
             Self::Balance => "balance",
             Self::Memory => "memory",
             Self::Group => "group",
-        }
-    }
-}
-
-/// `--strategy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StrategyOption {
-    /// Near the creator, then the emptiest cluster
-    Thesis,
-    /// Near the creator, then the fullest cluster with an idle core
-    Packed,
-    /// The emptiest cluster of the whole machine
-    Spread,
-}
-
-impl StrategyOption {
-    /// What the policy is told.
-    pub fn strategy(self) -> Strategy {
-        match self {
-            Self::Thesis => Strategy::Thesis,
-            Self::Packed => Strategy::Packed,
-            Self::Spread => Strategy::Spread,
         }
     }
 }

@@ -3,15 +3,16 @@
 use quartier_decide::dqdt::{Allowed, ClusterId};
 use quartier_decide::policy::{
     Balance, CpuState, Decision as Found, Event, Exec, FORK_LEVELS, Fork, Placement,
-    ShouldBalance as Verdict, Thread, default_free_pages_min, explain,
+    ShouldBalance as Verdict, Thread, default_free_pages_min, explain, visits_max_within,
 };
 use quartier_model::{Bytes, CpuId};
 
 use super::group;
-use super::options::{Decision, RequestOptions, StrategyOption};
+use super::options::{Decision, RequestOptions};
 use super::report::{ConditionPart, Outcome, Report, ShouldBalance, Start};
 use super::scene::{Lookup, Scene};
 use super::teller::Teller;
+use crate::strategy::StrategyOption;
 use crate::topo::names::cpus_text;
 
 /// What the thesis's threshold for memory is counted in.
@@ -29,6 +30,7 @@ pub fn replay(
     if !offline.is_empty() {
         report.notes.push(format!("offline, so not allowed: {}", cpus_text(&offline)));
     }
+    report.visits_max = Some(visits_max_within(scene.names.tree, &allowed));
     let replay = Replay { scene, allowed: &allowed, from, options };
     let may_go = match &options.allowed {
         Some(list) => format!("allowed: {}", cpus_text(list)),
@@ -68,19 +70,24 @@ impl Replay<'_> {
         if let Some(level) = level_max {
             report.request += &format!("; up to level {level}");
         }
-        report.start = Some(match strategy {
-            StrategyOption::Spread => self.start(None, "this strategy has no way up"),
-            _ => self.start_at_leaf("the creator's leaf"),
-        });
         let request = Thread {
             creator: self.from,
             allowed: self.allowed,
             level_max,
-            strategy: strategy.strategy(),
+            strategy: strategy.policy(),
         };
+        report.start = Some(match strategy {
+            StrategyOption::Spread => {
+                let top = request.top(self.scene.names.tree);
+                self.start(Some(top), "this strategy has no way up")
+            }
+            _ => self.start_at_leaf("the creator's leaf"),
+        });
         self.decide(report, &request);
-        if level_max.is_some() && strategy == StrategyOption::Spread {
-            report.notes.push("--level-max says nothing to spread, which has no way up".to_owned());
+        if level_max.is_some() && strategy == StrategyOption::Spread && self.from.is_none() {
+            let note =
+                "--level-max says nothing to spread without --from-cpu: it counts from there";
+            report.notes.push(note.to_owned());
         }
         report.reason = report.reason.take().map(|reason| match level_max {
             Some(level) => format!("{reason} up to level {level}"),

@@ -53,8 +53,6 @@ impl Teller<'_> {
                         step.failed = true;
                     }
                 }
-                // Nobody else decides on this state.
-                Event::LostRace => {}
             }
         }
         step_for(&mut attempts, 1, &mut read);

@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use quartier_decide::dqdt::Tree;
 use quartier_model::{Machine, MachineParts, SyntheticSpec};
 
-use super::options::{Decision, RequestOptions, StrategyOption};
+use super::options::{Decision, RequestOptions};
 use super::report::Report;
 use super::scene::{Lists, Lookup, Scene};
 use super::state::{Given, StateFile};
 use super::text;
+use crate::strategy::StrategyOption;
 use crate::topo::names::Names;
 
 const DECISIONS: [Decision; 6] = [

@@ -16,7 +16,8 @@ use quartier_observe::{Host, Pid};
 use quartier_session::{Config, CpuBits, Pin, Policy, Rung};
 
 use crate::say;
-use options::{PinOption, PolicyOption, RungOption, StrategyOption};
+use crate::strategy::StrategyOption;
+use options::{PinOption, PolicyOption, RungOption};
 use tree::{RunTree, TreeOption};
 
 const EXAMPLES: &str = "\
@@ -178,7 +179,7 @@ impl Args {
         let allowed: CpuBits = cpus.iter().filter(online).collect();
         let mut config = Config::new(self.policy.policy(), allowed);
         config.pin = self.pin.pin() as u32;
-        config.strategy = self.strategy.strategy() as u32;
+        config.strategy = self.strategy.session() as u32;
         config.rung_max = (self.rung.highest() as u32).min(found as u32);
         config.initial_share_percent = self.initial_share;
         config.always_copy = u32::from(self.always_copy);

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use quartier_model::CpuList;
-use quartier_session::{Pin, Policy, Rung, Strategy};
+use quartier_session::{Pin, Policy, Rung};
 
 /// `--policy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,25 +78,6 @@ impl PinOption {
             Self::Node => Pin::Node,
             Self::Cpu => Pin::Cpu,
             Self::None => Pin::None,
-        }
-    }
-}
-
-/// Which eligible clusters go first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum StrategyOption {
-    Thesis,
-    Packed,
-    Spread,
-}
-
-impl StrategyOption {
-    /// As the runtime has it.
-    pub fn strategy(self) -> Strategy {
-        match self {
-            Self::Thesis => Strategy::Thesis,
-            Self::Packed => Strategy::Packed,
-            Self::Spread => Strategy::Spread,
         }
     }
 }

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use quartier_act::{Start, TreeFiles};
-use quartier_decide::dqdt::{Allowed, Process, RecordId, Tree};
+use quartier_decide::dqdt::{Allowed, RecordId, Tree};
 use quartier_decide::policy::Exec;
 use quartier_model::{CpuList, Machine};
 use quartier_session::{CpuBits, FirstThread, Pin};
-use quartier_shared::{SharedError, SharedTree, UserTree, directory_of_user, system_directory};
+use quartier_shared::{Found, Member, SharedError, SharedTree};
 
 /// Whose decision tree is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,15 +38,7 @@ impl FromStr for TreeOption {
 /// The decision tree of a run, in which the launcher is entered.
 #[derive(Debug)]
 pub struct RunTree {
-    opened: Opened,
-    /// The launcher in the ledger. `None`: it cannot count.
-    me: Option<Process>,
-}
-
-#[derive(Debug)]
-enum Opened {
-    Users(UserTree),
-    Other(SharedTree),
+    launcher: Member,
 }
 
 impl RunTree {
@@ -57,37 +49,25 @@ impl RunTree {
         say: impl Fn(&str),
     ) -> Result<Self, SharedError> {
         let tree = Tree::build(machine);
-        let opened = match find(option, &tree) {
-            Ok(Some(opened)) => opened,
-            Ok(None) => Opened::Other(SharedTree::private(&tree)?),
-            Err(error) => {
-                say(&format!("threads of other runs are not seen: {error}"));
-                Opened::Other(SharedTree::private(&tree)?)
-            }
-        };
-        let mut run_tree = Self { opened, me: None };
-        run_tree.me = run_tree.shared().enter();
-        run_tree.sweep();
-        Ok(run_tree)
-    }
-
-    fn shared(&self) -> &SharedTree {
-        match &self.opened {
-            Opened::Users(users) => users.shared(),
-            Opened::Other(shared) => shared,
-        }
+        let found = find(option, &tree).or_else(|error| {
+            say(&format!("threads of other runs are not seen: {error}"));
+            SharedTree::private(&tree).map(Found::Private)
+        })?;
+        let launcher = Member::enter(found);
+        launcher.sweep();
+        Ok(Self { launcher })
     }
 
     /// For the processes of the run.
     pub fn files(&self) -> TreeFiles<'_> {
-        let (tree, threads) = self.shared().files();
+        let (tree, threads) = self.launcher.shared().files();
         TreeFiles { tree: tree.as_fd(), threads: threads.as_fd() }
     }
 
     /// Chooses where a program starts (thesis 4.3.3, item 3) and counts its first thread there.
     pub fn place_program(&self, machine: &Machine, cpus: &CpuList, pin: Pin) -> Option<Start> {
-        let shared = self.shared();
-        let (me, ledger) = (self.me?, shared.ledger()?);
+        let shared = self.launcher.shared();
+        let launcher = self.launcher.process()?;
         let allowed = Allowed::from_os_ids(shared.tree(), cpus);
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).ok()?;
@@ -96,7 +76,7 @@ impl RunTree {
             free_pages_min: shared.free_pages_min(),
             seed: u64::from_ne_bytes(seed),
         };
-        let placed = ledger.place(me, &request)?;
+        let placed = shared.place(Some(launcher), &request)?;
         let RecordId(record) = placed.record?;
         let cpu = shared.tree().cpu_os_id(placed.decision.cpu).0;
         let of_node = || {
@@ -107,45 +87,21 @@ impl RunTree {
             Pin::Cpu => [cpu].into_iter().collect(),
             Pin::Node | Pin::None => of_node().unwrap_or([cpu].into_iter().collect()),
         };
-        let first_thread = FirstThread { process: me.to_word() as u32, record };
+        let first_thread = FirstThread { process: launcher.to_word() as u32, record };
         Some(Start { cpus: start, first_thread: first_thread.pack() })
-    }
-
-    /// Takes off what processes left that were killed.
-    fn sweep(&self) {
-        if let Some(me) = self.me {
-            let _ = self.shared().sweep(me);
-        }
     }
 }
 
 impl Drop for RunTree {
     fn drop(&mut self) {
-        self.sweep();
-        if let (Some(me), Some(ledger)) = (self.me, self.shared().ledger()) {
-            ledger.leave(me);
-        }
+        self.launcher.sweep();
     }
 }
 
-/// `None`: there is to be one of this run alone.
-fn find(option: &TreeOption, tree: &Tree) -> Result<Option<Opened>, SharedError> {
+fn find(option: &TreeOption, tree: &Tree) -> Result<Found, SharedError> {
     match option {
-        TreeOption::Own => Ok(None),
-        TreeOption::In(directory) => {
-            let shared = SharedTree::open(directory)?;
-            shared.check_is_of(tree, directory)?;
-            Ok(Some(Opened::Other(shared)))
-        }
-        TreeOption::Auto => {
-            let directory = system_directory();
-            let machines = SharedTree::open(&directory);
-            if let Some(shared) = machines.ok().filter(|shared| {
-                shared.ledger().is_some() && shared.check_is_of(tree, &directory).is_ok()
-            }) {
-                return Ok(Some(Opened::Other(shared)));
-            }
-            UserTree::join(&directory_of_user(), tree).map(|users| Some(Opened::Users(users)))
-        }
+        TreeOption::Own => SharedTree::private(tree).map(Found::Private),
+        TreeOption::In(directory) => SharedTree::open_for(directory, tree).map(Found::Shared),
+        TreeOption::Auto => Found::for_user(tree),
     }
 }

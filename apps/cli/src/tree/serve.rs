@@ -110,8 +110,8 @@ fn open_or_create(directory: &Path, tree: &Tree, options: &Create) -> anyhow::Re
         }
         _ => {}
     }
-    match SharedTree::open(directory) {
-        Ok(shared) if shared.check_is_of(tree, directory).is_ok() => Ok(shared),
+    match SharedTree::open_for(directory, tree) {
+        Ok(shared) => Ok(shared),
         Err(error @ SharedError::Untrusted { .. }) => Err(error.into()),
         _ => Ok(SharedTree::create(directory, tree, options)?),
     }
