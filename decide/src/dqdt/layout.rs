@@ -5,6 +5,8 @@
 //! M: everybody who places a thread writes T, and only the refreshing task writes U and M, so
 //! they can have different permissions and never share a cache line.
 
+use std::cmp::Ordering;
+
 use crate::dqdt::tree::FANOUT_MAX;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Relaxed};
 
@@ -124,11 +126,15 @@ impl Resources {
             seen(entry)
         };
         let (seen, now) = (u64::from(seen), u64::from(nr_threads) * u64::from(THREADS_SCALE));
-        let of_old = (usage * now.min(seen)).checked_div(seen).unwrap_or(usage);
-        // 100 percent of a CPU for each thread: both scales are 1/256.
-        let of_new = (now.saturating_sub(seen) * 100).checked_div(u64::from(nr_cpus)).unwrap_or(0);
-        let half = u64::from(USAGE_PER_PERCENT) / 2;
-        let percent = (of_old + of_new + half) / u64::from(USAGE_PER_PERCENT);
+        // The divisions are most of what a decision on a busy machine costs: none where nothing has
+        // changed, which is usual.
+        let usage = match now.cmp(&seen) {
+            Ordering::Equal => usage,
+            Ordering::Less => usage * now / seen,
+            // 100 percent of a CPU for each thread: both scales are 1/256.
+            Ordering::Greater => usage + (now - seen) * 100 / u64::from(nr_cpus).max(1),
+        };
+        let percent = (usage + u64::from(USAGE_PER_PERCENT) / 2) / u64::from(USAGE_PER_PERCENT);
         Some(percent.min(u64::from(u8::MAX)) as u8)
     }
 

@@ -42,7 +42,7 @@ impl Placement for Balance<'_> {
 static ATTEMPTS: [Attempt; 2] = [
     idle(FEWEST_THREADS),
     Attempt {
-        stop: IS_NOT_FULL,
+        stop: Some(IS_NOT_FULL),
         goes_down_from_top: false,
         eligible: IS_NOT_FULL,
         order: LEAST_LOADED,

@@ -36,8 +36,8 @@ pub struct Plan<'a> {
 /// Where the way up begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
-    /// At a cluster, which its parent's entries describe: the parent is read, not the cluster.
-    Below(ClusterId),
+    /// At the first, which the entries of the second, its parent, describe: the parent is read.
+    Below(ClusterId, ClusterId),
     /// At a cluster that is read.
     At(ClusterId),
     /// No way up: every attempt goes down from this cluster.
@@ -49,16 +49,18 @@ impl Start {
     pub(crate) fn of_leaf(tree: &Tree, leaf: Option<ClusterId>, level_max: u8) -> Self {
         let Some(leaf) = leaf else { return Self::At(ClusterId::ROOT) };
         let parent = tree.cluster(leaf).parent();
-        let is_within = parent.is_some_and(|parent| tree.cluster(parent).level() <= level_max);
-        if is_within { Self::Below(leaf) } else { Self::At(leaf) }
+        match parent.filter(|&parent| tree.cluster(parent).level() <= level_max) {
+            Some(parent) => Self::Below(leaf, parent),
+            None => Self::At(leaf),
+        }
     }
 }
 
 /// A way up and a way down.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    /// Where the way up ends.
-    pub stop: Condition,
+    /// Where the way up ends. `None`: where that of the attempt before ended.
+    pub stop: Option<Condition>,
     /// Whether a way up that found no such place goes down from where it ended all the same.
     pub goes_down_from_top: bool,
     /// What the way down may enter.

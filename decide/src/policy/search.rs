@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 use crate::dqdt::{Allowed, ClusterId, Estimates, FANOUT_MAX, Tree};
 use crate::policy::load::{Entry, Load, Reading};
-use crate::policy::plan::{Attempt, Plan, Start};
+use crate::policy::plan::{Attempt, Condition, Plan, Start};
 use crate::policy::trace::{Event, Trace};
 use crate::policy::view::{LEAVES_MAX, View, Wants};
 
@@ -55,7 +55,16 @@ pub(super) struct Search<'a, T> {
     visits_max: u32,
     /// The highest cluster that was read on the way up: all attempts go the same way.
     highest: Option<ClusterId>,
+    /// The last one.
+    way_up: Option<WayUp>,
     trace: &'a mut T,
+}
+
+/// Where a way up ended, and whether its condition holds there.
+#[derive(Clone, Copy)]
+struct WayUp {
+    end: ClusterId,
+    found: bool,
 }
 
 /// Searches as planned. `None` when no CPU is allowed, or none will do.
@@ -68,14 +77,9 @@ pub(super) fn search<T: Trace>(
     let visits_max = visits_max(tree);
     let view = View::new(estimates, plan.allowed, plan.from, plan.seed);
     let few = plan.allowed.leaves_if_few(LEAVES_MAX);
-    if !few.is_empty() {
-        return search_leaves(
-            few,
-            view,
-            Search { plan, view, tree, visited: 0, visits_max, highest: None, trace },
-        );
-    }
-    Search { plan, view, tree, visited: 0, visits_max, highest: None, trace }.run()
+    let mut search =
+        Search { plan, view, tree, visited: 0, visits_max, highest: None, way_up: None, trace };
+    if few.is_empty() { search.run() } else { search_leaves(few, view, search) }
 }
 
 /// The same for a mask of few leaves, which are read first.
@@ -102,19 +106,28 @@ impl<T: Trace> Search<'_, T> {
         })
     }
 
-    /// Goes up until the attempt's condition holds.
+    /// Where the attempt goes down from.
     fn climb(&mut self, nr: usize) -> Option<ClusterId> {
         let attempt = &self.plan.attempts[nr];
-        let wants = self.wants(attempt);
+        if let Some(stop) = &attempt.stop {
+            self.way_up = Some(self.go_up(nr, stop));
+        }
+        let WayUp { end, found } = self.way_up?;
+        let goes_down = found || attempt.goes_down_from_top;
+        (goes_down && self.plan.allowed.nr_in(end) > 0).then_some(end)
+    }
+
+    /// Goes up until the condition holds.
+    fn go_up(&mut self, nr: usize, stop: &'static Condition) -> WayUp {
+        let wants = self.wants(&self.plan.attempts[nr]);
         let mut at = match self.plan.start {
-            Start::Down(top) => return (self.plan.allowed.nr_in(top) > 0).then_some(top),
+            Start::Down(top) => return WayUp { end: top, found: true },
             Start::At(cluster) => cluster,
-            Start::Below(leaf) => {
-                let parent = self.tree.cluster(leaf).parent()?;
+            Start::Below(leaf, parent) => {
                 self.count_way_up(parent);
                 let load = self.view.entry(parent, self.tree.cluster(leaf).place, leaf, wants);
-                if self.stops(nr, leaf, &load) {
-                    return Some(leaf);
+                if self.stops(nr, stop, leaf, &load) {
+                    return WayUp { end: leaf, found: true };
                 }
                 parent
             }
@@ -122,19 +135,24 @@ impl<T: Trace> Search<'_, T> {
         loop {
             self.count_way_up(at);
             let sum = self.view.sum(at, wants);
-            if self.stops(nr, at, &sum) {
-                return Some(at);
+            if self.stops(nr, stop, at, &sum) {
+                return WayUp { end: at, found: true };
             }
             let above = self.tree.cluster(at).parent();
             match above.filter(|&above| self.tree.cluster(above).level() <= self.plan.level_max) {
                 Some(above) => at = above,
-                None => return (attempt.goes_down_from_top && sum.nr_cpus > 0).then_some(at),
+                None => return WayUp { end: at, found: false },
             }
         }
     }
 
-    fn stops(&mut self, nr: usize, cluster: ClusterId, load: &Load) -> bool {
-        let stop = &self.plan.attempts[nr].stop;
+    fn stops(
+        &mut self,
+        nr: usize,
+        stop: &'static Condition,
+        cluster: ClusterId,
+        load: &Load,
+    ) -> bool {
         let stops = load.nr_cpus > 0 && (stop.holds)(load, self.plan.free_pages_min);
         let (load, attempt, condition) = (*load, nr as u8 + 1, stop.text);
         self.note(|| match stops {
@@ -159,7 +177,7 @@ impl<T: Trace> Search<'_, T> {
 
     /// Whether the way up read a cluster. Of the leaf below its start it read the parent's entry.
     fn was_read(&self, top: ClusterId) -> bool {
-        let is_below = matches!(self.plan.start, Start::Below(leaf) if leaf == top);
+        let is_below = matches!(self.plan.start, Start::Below(leaf, _) if leaf == top);
         !is_below && self.highest.is_some_and(|highest| top >= highest)
     }
 

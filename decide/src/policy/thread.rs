@@ -33,8 +33,8 @@ use quartier_model::CpuId;
 
 use crate::dqdt::{Allowed, ClusterId, LEVELS_MAX, Tree};
 use crate::policy::plan::{
-    ANY, ANY_CPU, Attempt, Condition, HAS_IDLE_CORE, HAS_ROOM, IDLE_CPU, LEAST_LOADED,
-    LEAST_LOADED_CPU, Order, Placement, Plan, Start, by_distance, by_threads,
+    ANY, ANY_CPU, Attempt, HAS_IDLE_CORE, HAS_ROOM, IDLE_CPU, LEAST_LOADED, LEAST_LOADED_CPU,
+    Order, Placement, Plan, Start, by_distance, by_threads,
 };
 
 /// Which eligible clusters go first.
@@ -114,7 +114,7 @@ pub(super) const fn idle(order: Order) -> Attempt {
 }
 
 const FIRST: Attempt = Attempt {
-    stop: HAS_IDLE_CORE,
+    stop: Some(HAS_IDLE_CORE),
     goes_down_from_top: false,
     eligible: HAS_IDLE_CORE,
     order: MOST_IDLE,
@@ -125,7 +125,7 @@ const FIRST: Attempt = Attempt {
 
 /// Attempt 2: a CPU that is not fully used.
 pub(super) const SECOND: Attempt = Attempt {
-    stop: HAS_ROOM,
+    stop: Some(HAS_ROOM),
     goes_down_from_top: false,
     eligible: HAS_ROOM,
     order: LEAST_LOADED,
@@ -136,7 +136,7 @@ pub(super) const SECOND: Attempt = Attempt {
 
 /// Attempt 3: the least loaded CPU.
 pub(super) const THIRD: Attempt = Attempt {
-    stop: Condition { text: "T < N or U < 100", ..HAS_ROOM },
+    stop: None,
     goes_down_from_top: true,
     eligible: ANY,
     order: LEAST_LOADED,
