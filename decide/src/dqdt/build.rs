@@ -83,7 +83,7 @@ fn draft_neighbourhoods(machine: &Machine, mut groups: Vec<Draft>) -> Draft {
 /// Joins the members of one neighbourhood, with as many levels as a fan-out of four needs.
 fn join_compactly(mut members: Vec<Draft>, mut distances: Distances) -> Draft {
     while members.len() > FANOUT_MAX {
-        let parts = distances.compact_parts(&(0..members.len()).collect::<Vec<_>>());
+        let parts = distances.compact_parts();
         members = regroup(members, &parts).into_iter().map(join).collect();
         distances = distances.merged(&parts);
     }

@@ -2,13 +2,8 @@
 //!
 //! The thesis groups by coordinates in a mesh. Linux gives distances only, so: join whatever the
 //! smallest distance connects (the nodes of a socket, say) before looking further away, and cut
-//! what is larger than four into compact parts. On a mesh with distances by hops that gives the
-//! thesis's 2 × 2 blocks.
-
-use crate::dqdt::tree::FANOUT_MAX;
-
-/// Of so many nearest groups the best companions are sought; 12 hold two rings of a mesh.
-const COMPANIONS_MAX: usize = 12;
+//! what is larger than four into compact parts (`compact.rs`). On a mesh with distances by hops that
+//! gives the thesis's 2 × 2 blocks.
 
 /// Mean distances between groups, in 1/256 of a SLIT unit so that means of means keep their order.
 #[derive(Clone, Debug)]
@@ -26,7 +21,12 @@ impl Distances {
         Self { len, scaled }
     }
 
-    fn get(&self, a: usize, b: usize) -> u32 {
+    /// How many groups there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn get(&self, a: usize, b: usize) -> u32 {
         self.scaled[a * self.len + b]
     }
 
@@ -72,56 +72,6 @@ impl Distances {
         parts.retain(|part| !part.is_empty());
         parts
     }
-
-    /// Cuts a neighbourhood into compact parts of at most four and of nearly equal size.
-    pub(super) fn compact_parts(&self, neighbourhood: &[usize]) -> Vec<Vec<usize>> {
-        let mut left = neighbourhood.to_vec();
-        let nr_parts = left.len().div_ceil(FANOUT_MAX);
-        let mut parts = Vec::with_capacity(nr_parts);
-        for part in 0..nr_parts {
-            let size = left.len().div_ceil(nr_parts - part);
-            let group = self.compact_group(&left, size);
-            left.retain(|at| !group.contains(at));
-            parts.push(group);
-        }
-        parts
-    }
-
-    /// The first of `left` with those companions that make the smallest sum of distances; of equal
-    /// sums the first in order.
-    fn compact_group(&self, left: &[usize], size: usize) -> Vec<usize> {
-        let seed = left[0];
-        let mut near = left[1..].to_vec();
-        near.sort_by_key(|&at| (self.get(seed, at), at));
-        near.truncate(COMPANIONS_MAX.max(size));
-        near.sort_unstable();
-        let mut best: Option<(u32, Vec<usize>)> = None;
-        let mut group = vec![seed];
-        self.extend_group(&mut group, &near, size, 0, &mut best);
-        best.map_or_else(|| vec![seed], |(_, group)| group)
-    }
-
-    fn extend_group(
-        &self,
-        group: &mut Vec<usize>,
-        near: &[usize],
-        size: usize,
-        sum: u32,
-        best: &mut Option<(u32, Vec<usize>)>,
-    ) {
-        if group.len() == size {
-            if best.as_ref().is_none_or(|(least, _)| sum < *least) {
-                *best = Some((sum, group.clone()));
-            }
-            return;
-        }
-        for (at, &companion) in near.iter().enumerate() {
-            let added: u32 = group.iter().map(|&member| self.get(member, companion)).sum();
-            group.push(companion);
-            self.extend_group(group, &near[at + 1..], size, sum + added, best);
-            group.pop();
-        }
-    }
 }
 
 #[cfg(test)]
@@ -137,12 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn a_mesh_is_cut_into_the_blocks_of_the_thesis() {
-        let mesh = mesh(4);
-        let neighbourhoods = mesh.neighbourhoods();
-        assert_eq!(neighbourhoods.len(), 1);
-        let blocks = mesh.compact_parts(&neighbourhoods[0]);
-        assert_eq!(blocks, [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]);
+    fn a_mesh_is_one_neighbourhood() {
+        assert_eq!(mesh(4).neighbourhoods().len(), 1);
     }
 
     #[test]
@@ -157,13 +103,6 @@ mod tests {
             }
         });
         assert_eq!(sockets.neighbourhoods(), [[0, 2, 4], [1, 3, 5]]);
-    }
-
-    #[test]
-    fn equal_distances_give_parts_of_nearly_equal_size() {
-        let equal = Distances::new(9, |_, _| 20);
-        let all = equal.neighbourhoods();
-        assert_eq!(equal.compact_parts(&all[0]), [[0, 1, 2], [3, 4, 5], [6, 7, 8]]);
     }
 
     #[test]

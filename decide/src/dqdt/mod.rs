@@ -15,6 +15,7 @@
 
 mod allowed;
 mod build;
+mod compact;
 mod encode;
 mod estimates;
 mod grouping;
