@@ -78,6 +78,21 @@ pub struct SharedTree {
     tree: Tree,
     resources: Mapping,
     threads: Mapping,
+    lists: Lists,
+}
+
+/// Where lists lie, as it was when they were checked: whoever may write the files may change what the
+/// headers say later.
+#[derive(Clone, Copy, Debug)]
+struct Lists {
+    resources_offset: u64,
+    threads_offset: u64,
+    /// Of U and M, and of T.
+    nr_slots: u64,
+    processes_offset: u64,
+    nr_processes: u64,
+    records_offset: u64,
+    nr_records: u64,
 }
 
 impl SharedTree {
@@ -102,12 +117,13 @@ impl SharedTree {
             return None;
         }
         let header = self.threads_header();
-        // SAFETY: opening checked that all three lie inside the file, aligned; atomics may be shared,
-        // and any bits are a value of theirs.
+        let Lists { processes_offset, nr_processes, records_offset, nr_records, .. } = self.lists;
+        // SAFETY: opening checked that both lie inside the file, aligned; atomics may be shared, and any
+        // bits are a value of theirs.
         let (processes, records) = unsafe {
             (
-                self.threads.list::<ProcessEntry>(header.processes_offset, header.nr_processes),
-                self.threads.list::<Record>(header.records_offset, header.nr_records),
+                self.threads.list::<ProcessEntry>(processes_offset, nr_processes),
+                self.threads.list::<Record>(records_offset, nr_records),
             )
         };
         Some(Ledger::new(self.estimates(), &header.sweeper, processes, records))
@@ -176,15 +192,13 @@ impl SharedTree {
     }
 
     fn threads(&self) -> &[Threads] {
-        let header = self.threads_header();
         // SAFETY: opening checked that the list lies inside the file, aligned to its groups; atomics
         // may be shared, and any bits are a value of theirs.
-        unsafe { self.threads.list(header.threads_offset, header.nr_slots) }
+        unsafe { self.threads.list(self.lists.threads_offset, self.lists.nr_slots) }
     }
 
     fn resources(&self) -> &[Resources] {
-        let header = self.tree_header();
         // SAFETY: as above.
-        unsafe { self.resources.list(header.resources_offset, header.nr_slots) }
+        unsafe { self.resources.list(self.lists.resources_offset, self.lists.nr_slots) }
     }
 }

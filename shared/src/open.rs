@@ -13,7 +13,7 @@ use crate::layout::{
     Mark, PAGE_BYTES, THREADS_MAGIC, TREE_MAGIC, ThreadsHeader, TreeHeader, VERSION, checksum,
 };
 use crate::mapping::Mapping;
-use crate::{SharedError, SharedTree, owner};
+use crate::{Lists, SharedError, SharedTree, owner};
 
 /// Their names in the directory.
 pub(crate) const TREE_FILE: &str = "tree";
@@ -102,9 +102,23 @@ impl SharedTree {
             path: path.display().to_string(),
             what: format!("of its topology {error}"),
         })?;
-        check_lists(tree_header, threads_header, &tree, &resources, &threads)
-            .map_err(|what| damaged(path, what))?;
-        Ok(Self { tree, resources, threads })
+        let lists = Lists {
+            resources_offset: tree_header.resources_offset,
+            threads_offset: threads_header.threads_offset,
+            nr_slots: threads_header.nr_slots,
+            processes_offset: threads_header.processes_offset,
+            nr_processes: threads_header.nr_processes,
+            records_offset: threads_header.records_offset,
+            nr_records: threads_header.nr_records,
+        };
+        let slots = [tree_header.nr_slots, lists.nr_slots];
+        if slots.iter().any(|slots| *slots != tree.nr_slots() as u64) {
+            return Err(damaged(path, "it has not an estimate for each cluster"));
+        }
+        if !all_fit(&lists, &resources, &threads) {
+            return Err(damaged(path, "its parts do not fit in it"));
+        }
+        Ok(Self { tree, resources, threads, lists })
     }
 
     /// That a tree is of this machine as it is now.
@@ -195,50 +209,21 @@ fn check_mark(
     Ok(())
 }
 
-fn check_lists(
-    header: &TreeHeader,
-    threads_header: &ThreadsHeader,
-    tree: &Tree,
-    resources: &Mapping,
-    threads: &Mapping,
-) -> Result<(), &'static str> {
+/// Whether every list lies inside its file and behind the header: what is counted must not change where
+/// it is counted.
+fn all_fit(lists: &Lists, resources: &Mapping, threads: &Mapping) -> bool {
+    let page = PAGE_BYTES as u64;
     let fits = |mapping: &Mapping, offset: u64, count: u64, each: usize, alignment: u64| {
         let end = count.checked_mul(each as u64).and_then(|bytes| bytes.checked_add(offset));
-        offset.is_multiple_of(alignment) && end.is_some_and(|end| end <= mapping.len() as u64)
+        let is_inside = end.is_some_and(|end| end <= mapping.len() as u64);
+        offset >= page && offset.is_multiple_of(alignment) && is_inside
     };
-    let page = PAGE_BYTES as u64;
-    let all_fit = [
-        fits(resources, header.resources_offset, header.nr_slots, size_of::<Resources>(), page),
-        fits(
-            threads,
-            threads_header.threads_offset,
-            threads_header.nr_slots,
-            size_of::<Threads>(),
-            page,
-        ),
-        fits(
-            threads,
-            threads_header.processes_offset,
-            threads_header.nr_processes,
-            size_of::<ProcessEntry>(),
-            8,
-        ),
-        fits(
-            threads,
-            threads_header.records_offset,
-            threads_header.nr_records,
-            size_of::<Record>(),
-            8,
-        ),
-    ];
-    if !all_fit.iter().all(|fits| *fits) {
-        return Err("its parts do not fit in it");
-    }
-    let slots = [header.nr_slots, threads_header.nr_slots];
-    if slots.iter().any(|slots| *slots != tree.nr_slots() as u64) {
-        return Err("it has not an estimate for each cluster");
-    }
-    Ok(())
+    let Lists { resources_offset, threads_offset, nr_slots, .. } = *lists;
+    let Lists { processes_offset, nr_processes, records_offset, nr_records, .. } = *lists;
+    fits(resources, resources_offset, nr_slots, size_of::<Resources>(), page)
+        && fits(threads, threads_offset, nr_slots, size_of::<Threads>(), page)
+        && fits(threads, processes_offset, nr_processes, size_of::<ProcessEntry>(), 8)
+        && fits(threads, records_offset, nr_records, size_of::<Record>(), 8)
 }
 
 fn damaged(path: &Path, what: &str) -> SharedError {

@@ -17,7 +17,7 @@ pub(crate) fn on_nodes(shared: &SharedTree) {
         let node = shared.tree.node_os_id(node);
         let threads = PAGE_BYTES + group * THREADS_GROUP_BYTES;
         prefer(&shared.threads, threads, THREADS_GROUP_BYTES, node);
-        let first = shared.tree_header().resources_offset as usize;
+        let first = shared.lists.resources_offset as usize;
         let resources = first + group * RESOURCES_GROUP_BYTES;
         prefer(&shared.resources, resources, RESOURCES_GROUP_BYTES, node);
     }
