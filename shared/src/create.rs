@@ -45,8 +45,9 @@ impl SharedTree {
         let pid = std::process::id();
         let temporary = |name: &str| directory.join(format!(".{name}.{pid}"));
         let paths = [temporary(TREE_FILE), temporary(THREADS_FILE)];
-        let files = [make(&paths[0], TREE_MODE)?, make(&paths[1], options.threads_mode)?];
-        let [tree_file, threads_file] = files;
+        let make = |path: &Path, mode| make(path, mode).map_err(|e| os("write in", directory, e));
+        let tree_file = make(&paths[0], TREE_MODE)?;
+        let threads_file = make(&paths[1], options.threads_mode)?;
         let written = write_files(tree, options, &tree_file, &threads_file);
         let made = written
             .map_err(|source| os("write", &paths[0], source))
@@ -152,14 +153,13 @@ impl Mark {
     }
 }
 
-fn make(path: &Path, mode: u32) -> Result<File, SharedError> {
+fn make(path: &Path, mode: u32) -> io::Result<File> {
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
-    let file = options.open(path).map_err(|source| os("make", path, source))?;
+    let file = options.open(path)?;
     // Not through the umask: the mode was asked for.
-    let permissions = fs::Permissions::from_mode(mode);
-    file.set_permissions(permissions).map_err(|source| os("make", path, source))?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(file)
 }
 

@@ -27,6 +27,8 @@ mod owner;
 mod place;
 mod user;
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use quartier_decide::dqdt::{
@@ -70,6 +72,32 @@ pub enum SharedError {
     Untrusted { path: String, what: &'static str },
     #[error("{path} describes another machine: CPUs or nodes have changed; make it anew")]
     OtherMachine { path: String },
+}
+
+impl SharedError {
+    fn none(directory: &Path) -> Self {
+        Self::None { path: directory.display().to_string() }
+    }
+
+    fn is_not_found(&self) -> bool {
+        matches!(self, Self::Os { error, .. } if error.kind() == std::io::ErrorKind::NotFound)
+    }
+
+    /// Whether nobody loses anything when a new tree takes the place of what is there: nothing, or a
+    /// tree of this release that is of no use any more.
+    #[must_use]
+    pub fn may_be_replaced(&self) -> bool {
+        match self {
+            Self::None { .. }
+            | Self::Damaged { .. }
+            | Self::OtherBoot { .. }
+            | Self::OtherMachine { .. } => true,
+            Self::Os { .. }
+            | Self::Foreign { .. }
+            | Self::Version { .. }
+            | Self::Untrusted { .. } => false,
+        }
+    }
 }
 
 /// A decision tree and its estimates, mapped.
@@ -164,6 +192,13 @@ impl SharedTree {
     #[must_use]
     pub fn free_pages_min(&self) -> Option<u64> {
         self.tree_header().free_pages_min.checked_sub(1)
+    }
+
+    /// Permissions of `threads`: who may place threads; `None` where they cannot be read.
+    #[must_use]
+    pub fn threads_mode(&self) -> Option<u32> {
+        let metadata = self.threads.file().metadata().ok()?;
+        Some(metadata.permissions().mode() & 0o777)
     }
 
     /// Enters this process into the ledger. `None` when it may only read, or the ledger is full even

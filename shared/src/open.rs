@@ -2,8 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quartier_decide::dqdt::{ProcessEntry, Record, Resources, Threads, Tree};
@@ -28,14 +28,25 @@ impl SharedTree {
     /// # Errors
     /// When there is none, it cannot be trusted, or is not what this program makes.
     pub fn open(directory: &Path) -> Result<Self, SharedError> {
-        if !directory.join(TREE_FILE).try_exists().unwrap_or(true) {
-            return Err(SharedError::None { path: directory.display().to_string() });
+        match check_trust(directory) {
+            Err(error) if error.is_not_found() => return Err(SharedError::none(directory)),
+            trusted => trusted?,
         }
-        check_trust(directory)?;
         for tries in 0.. {
-            let tree = open_file(&directory.join(TREE_FILE))?;
-            let threads = open_file(&directory.join(THREADS_FILE))?;
-            match Self::of_opened(tree, threads, directory) {
+            let tree = open_if_there(&directory.join(TREE_FILE))?;
+            let threads = open_if_there(&directory.join(THREADS_FILE))?;
+            let opened = match (tree, threads) {
+                (Some(tree), Some(threads)) => Self::of_opened(tree, threads, directory),
+                // Whose the other one is matters: what is not ours is not to be replaced.
+                (Some(tree), None) => tree
+                    .map(TREE_MAGIC)
+                    .and_then(|_| Err(damaged(directory, "its file `threads` is not there"))),
+                (None, Some(threads)) => threads
+                    .map(THREADS_MAGIC)
+                    .and_then(|_| Err(damaged(directory, "its file `tree` is not there"))),
+                (None, None) => Err(SharedError::none(directory)),
+            };
+            match opened {
                 Err(SharedError::Damaged { .. }) if tries < PAIR_TRIES => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -72,24 +83,15 @@ impl SharedTree {
     }
 
     pub(crate) fn of_files(tree: File, threads: File, path: &Path) -> Result<Self, SharedError> {
-        let opened = |file| Opened { file, is_writable: true };
-        Self::of_opened(opened(tree), opened(threads), path)
+        let opened = |file, name| Opened { file, is_writable: true, path: path.join(name) };
+        Self::of_opened(opened(tree, TREE_FILE), opened(threads, THREADS_FILE), path)
     }
 
     fn of_opened(tree: Opened, threads: Opened, path: &Path) -> Result<Self, SharedError> {
-        let map = |opened: Opened| {
-            if opened.file.metadata().map_or(0, |metadata| metadata.len()) < PAGE_BYTES as u64 {
-                return Err(damaged(path, "it is shorter than its first page"));
-            }
-            let mapped = Mapping::new(opened.file, opened.is_writable);
-            mapped.map_err(|source| os("map", path, source))
-        };
-        let (resources, threads) = (map(tree)?, map(threads)?);
+        let (resources, threads) = (tree.map(TREE_MAGIC)?, threads.map(THREADS_MAGIC)?);
         // SAFETY: both are at least a page long, which is more than either header.
         let (tree_header, threads_header) =
             unsafe { (resources.header::<TreeHeader>(), threads.header::<ThreadsHeader>()) };
-        check_mark(&tree_header.mark, TREE_MAGIC, &resources, path)?;
-        check_mark(&threads_header.mark, THREADS_MAGIC, &threads, path)?;
         if tree_header.mark.pair != threads_header.mark.pair {
             return Err(damaged(path, "its two files do not belong together"));
         }
@@ -136,6 +138,35 @@ impl SharedTree {
 struct Opened {
     file: File,
     is_writable: bool,
+    path: PathBuf,
+}
+
+impl Opened {
+    /// Maps a file that begins as it should.
+    fn map(self, magic: [u8; 8]) -> Result<Mapping, SharedError> {
+        let mut start = [0; 8];
+        let begins = self.file.read_exact_at(&mut start, 0).is_ok() && start == magic;
+        if !begins {
+            let what = "it does not begin as one".to_owned();
+            return Err(SharedError::Foreign { path: self.path.display().to_string(), what });
+        }
+        if self.file.metadata().map_or(0, |metadata| metadata.len()) < PAGE_BYTES as u64 {
+            return Err(damaged(&self.path, "it is shorter than its first page"));
+        }
+        let mapped = Mapping::new(self.file, self.is_writable);
+        let mapping = mapped.map_err(|source| os("map", &self.path, source))?;
+        // SAFETY: both files are at least a page long and begin with a mark.
+        let mark = unsafe { mapping.header::<Mark>() };
+        check_mark(mark, &mapping, &self.path)?;
+        Ok(mapping)
+    }
+}
+
+fn open_if_there(path: &Path) -> Result<Option<Opened>, SharedError> {
+    match open_file(path) {
+        Err(error) if error.is_not_found() => Ok(None),
+        opened => opened.map(Some),
+    }
 }
 
 /// To write where that is permitted, else to read.
@@ -164,7 +195,7 @@ fn open_file(path: &Path) -> Result<Opened, SharedError> {
         let what = "it is not a file".to_owned();
         return Err(SharedError::Foreign { path: path.display().to_string(), what });
     }
-    Ok(Opened { file, is_writable })
+    Ok(Opened { file, is_writable, path: path.to_owned() })
 }
 
 /// Only root and this user may be able to put files there.
@@ -185,17 +216,8 @@ pub(crate) fn check_trust(directory: &Path) -> Result<(), SharedError> {
     Ok(())
 }
 
-fn check_mark(
-    mark: &Mark,
-    magic: [u8; 8],
-    mapping: &Mapping,
-    path: &Path,
-) -> Result<(), SharedError> {
+fn check_mark(mark: &Mark, mapping: &Mapping, path: &Path) -> Result<(), SharedError> {
     let path_text = || path.display().to_string();
-    if mark.magic != magic {
-        let what = "it does not begin as one".to_owned();
-        return Err(SharedError::Foreign { path: path_text(), what });
-    }
     if mark.version != VERSION {
         return Err(SharedError::Version { path: path_text(), found: mark.version });
     }

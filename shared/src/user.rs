@@ -49,9 +49,7 @@ impl UserTree {
             make_directory(directory)?;
             match check_trust(directory) {
                 // The last user has just removed it.
-                Err(SharedError::Os { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-                    continue;
-                }
+                Err(error) if error.is_not_found() => continue,
                 trusted => trusted?,
             }
             let use_it = FlockOperation::LockShared;
@@ -60,8 +58,10 @@ impl UserTree {
             let make_it = FlockOperation::LockExclusive;
             let Some(_making) = locked(directory, MAKING_FILE, make_it)? else { continue };
             let shared = match SharedTree::open_for(directory, tree) {
-                Ok(shared) => shared,
-                Err(_) => SharedTree::create(directory, tree, &Create::default())?,
+                Err(error) if error.may_be_replaced() => {
+                    SharedTree::create(directory, tree, &Create::default())?
+                }
+                opened => opened?,
             };
             return Ok(Self { shared, directory: directory.to_owned(), lock });
         }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use quartier_decide::dqdt::{Allowed, ClusterId, FreeMemory, Tree, Usage};
 use quartier_decide::policy::{Thread, decide};
 use quartier_model::{CpuId, SyntheticSpec};
-use quartier_shared::{Create, SharedError, SharedTree, UserTree};
+use quartier_shared::{Create, SharedTree, UserTree};
 use tempfile::TempDir;
 
 fn tree(spec: &str) -> Tree {
@@ -101,14 +101,35 @@ fn files_that_are_no_tree_are_refused_by_name() {
     for cut in [0, 40, 4095, 4096, 5000, whole.len() - 1] {
         fs::write(directory.join("tree"), &whole[..cut]).unwrap();
         let refused = refused(directory);
-        assert!(refused.contains("damaged"), "{cut}: {refused}");
+        let what = if cut < 8 { "is no decision tree" } else { "damaged" };
+        assert!(refused.contains(what), "{cut}: {refused}");
     }
     again();
+    let threads = fs::read(directory.join("threads")).unwrap();
+    fs::write(directory.join("threads"), &threads[..100]).unwrap();
+    assert!(refused(directory).contains("/threads is damaged"), "{}", refused(directory));
+    fs::write(directory.join("threads"), threads).unwrap();
     assert!(SharedTree::open(directory).is_ok());
     fs::remove_file(directory.join("threads")).unwrap();
-    assert!(matches!(SharedTree::open(directory), Err(SharedError::Os { .. })));
+    assert!(refused(directory).contains("its file `threads` is not there"));
     fs::create_dir(directory.join("threads")).unwrap();
     assert!(SharedTree::open(directory).is_err());
+}
+
+/// Somebody's notes that happen to have the name, and the tree of another release, which its programs
+/// may be using.
+#[test]
+fn what_is_not_ours_is_never_replaced() {
+    let (directory, _) = made("2x2");
+    let path = directory.path().join("tree");
+    overwrite(directory.path(), "tree", 8, &99u32.to_le_bytes());
+    let other_release = fs::read(&path).unwrap();
+    for content in [b"notes\n".to_vec(), vec![b'x'; 9000], other_release] {
+        fs::write(&path, &content).unwrap();
+        let error = UserTree::join(directory.path(), &tree("2x2")).unwrap_err();
+        assert!(!error.may_be_replaced(), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod show;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use quartier_shared::{directory_of_user, system_directory};
 
 const EXAMPLES: &str = "\
@@ -46,7 +47,15 @@ impl Args {
 }
 
 /// Where to look without being told: the machine's tree, else the user's.
-fn default_directory() -> PathBuf {
-    let machines = system_directory();
-    if machines.join("tree").exists() { machines } else { directory_of_user() }
+fn default_directory() -> anyhow::Result<PathBuf> {
+    let places = [system_directory(), directory_of_user()];
+    match places.iter().find(|place| place.join("tree").exists()) {
+        Some(place) => Ok(place.clone()),
+        None => bail!(
+            "there is no decision tree at {} or {}: `quartier tree serve` makes the first, and \
+             `quartier run` the second while it runs",
+            places[0].display(),
+            places[1].display()
+        ),
+    }
 }

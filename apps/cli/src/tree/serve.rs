@@ -13,7 +13,7 @@ use quartier_decide::dqdt::{BLOCK_ORDERS, FreeMemory, Tree, Usage};
 use quartier_decide::policy::default_free_pages_min;
 use quartier_model::{Bytes, CpuId, CpuOsId, NodeId, NodeOsId};
 use quartier_observe::{CpuTimes, Host};
-use quartier_shared::{Create, SharedError, SharedTree, system_directory};
+use quartier_shared::{Create, SharedTree, system_directory};
 
 use crate::say;
 
@@ -31,7 +31,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the tree is (default: /dev/shm/quartier, the machine's)
+    /// Where the tree is [default: /dev/shm/quartier, the machine's]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 
@@ -39,17 +39,18 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = period)]
     period: Duration,
 
-    /// Who may place threads: permissions of the file `threads` (600, 660 or 666)
-    #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
-    threads_mode: u32,
+    /// Who may place threads: permissions of the file `threads`, 600, 660 or 666 [default: 600, or
+    /// those of the tree that is there]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    threads_mode: Option<u32>,
 
-    /// Free base pages that a node must have to be first choice for a new program (default: half the
-    /// pages of the smallest node)
-    #[arg(long, value_name = "PAGES")]
+    /// Free base pages that a node must have to be first choice for a new program [default: half the
+    /// pages of the smallest node, or as the tree that is there]
+    #[arg(long, value_name = "PAGES", value_parser = pages)]
     free_pages_min: Option<u64>,
 
-    /// Renew so often, then end (default: until stopped by a signal)
-    #[arg(long, value_name = "N")]
+    /// Renew so often, then end [default: until stopped by a signal]
+    #[arg(long, value_name = "N", value_parser = ticks)]
     ticks: Option<u64>,
 }
 
@@ -61,10 +62,11 @@ impl Args {
         let page = Bytes(rustix::param::page_size() as u64);
         let default = || default_free_pages_min(&machine, page);
         let options = Create {
-            threads_mode: self.threads_mode,
+            threads_mode: self.threads_mode.unwrap_or(Create::default().threads_mode),
             free_pages_min: self.free_pages_min.or_else(default),
         };
         let shared = open_or_create(&directory, &Tree::build(&machine), &options)?;
+        self.check_options(&shared, &directory)?;
         if !shared.try_become_refresher() {
             bail!(
                 "{} is renewed by another process already; stop that one first",
@@ -100,20 +102,41 @@ impl Args {
     }
 }
 
+impl Args {
+    /// A tree that was there already may be another than the one that is asked for.
+    fn check_options(&self, shared: &SharedTree, directory: &Path) -> anyhow::Result<()> {
+        let directory = directory.display();
+        let remedy = format!("leave the option out, or remove {directory} while nobody uses it");
+        if let (Some(asked), Some(has)) = (self.threads_mode, shared.threads_mode())
+            && asked != has
+        {
+            bail!("the tree at {directory} has --threads-mode {has:o}, not {asked:o}: {remedy}");
+        }
+        if self.free_pages_min.is_some() && self.free_pages_min != shared.free_pages_min() {
+            let has = shared.free_pages_min().map_or("none".to_owned(), |pages| pages.to_string());
+            bail!(
+                "the tree at {directory} has --free-pages-min {has}, not what is asked: {remedy}"
+            );
+        }
+        Ok(())
+    }
+}
+
 /// What is there is kept, with the threads it counts, if it is of this machine as it is.
 fn open_or_create(directory: &Path, tree: &Tree, options: &Create) -> anyhow::Result<SharedTree> {
     match DirBuilder::new().mode(0o755).create(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            let what =
-                format!("cannot make {}; is it in a tmpfs, and may you?", directory.display());
-            return Err(error).context(what);
+            bail!(
+                "cannot make {} ({error}): name a directory in a tmpfs where you may write, such as \
+                 /dev/shm/NAME",
+                directory.display()
+            );
         }
         _ => {}
     }
     match SharedTree::open_for(directory, tree) {
-        Ok(shared) => Ok(shared),
-        Err(error @ SharedError::Untrusted { .. }) => Err(error.into()),
-        _ => Ok(SharedTree::create(directory, tree, options)?),
+        Err(error) if error.may_be_replaced() => Ok(SharedTree::create(directory, tree, options)?),
+        opened => Ok(opened?),
     }
 }
 
@@ -181,4 +204,13 @@ fn mode(text: &str) -> Result<u32, String> {
     mode.filter(|mode| [0o600, 0o660, 0o666].contains(mode)).ok_or_else(|| {
         format!("`{text}` is not 600 (the owner), 660 (a group too) or 666 (everybody)")
     })
+}
+
+fn pages(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number of pages, such as 65536"))
+}
+
+fn ticks(text: &str) -> Result<u64, String> {
+    let ticks = text.parse().ok().filter(|&ticks| ticks > 0);
+    ticks.ok_or_else(|| format!("`{text}` is not a number of times, 1 or more"))
 }

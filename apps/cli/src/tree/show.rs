@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use quartier_decide::dqdt::{ClusterId, Usage};
 use quartier_model::{CpuList, NodeId};
 use quartier_shared::SharedTree;
@@ -20,7 +21,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the tree is (default: the machine's, /dev/shm/quartier, else the user's)
+    /// Where the tree is [default: the machine's, /dev/shm/quartier, else the user's]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 
@@ -63,12 +64,17 @@ struct ShownNode {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let directory = self.directory.unwrap_or_else(super::default_directory);
+        let directory = match self.directory {
+            Some(directory) => directory,
+            None => super::default_directory()?,
+        };
         let shared = SharedTree::open(&directory)?;
         let shown = Shown::of(directory, &shared);
         let text =
             if self.json { serde_json::to_string_pretty(&shown)? + "\n" } else { shown.text() };
-        std::io::stdout().write_all(text.as_bytes())?;
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .context("cannot write to the standard output")?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -112,11 +118,11 @@ impl Shown {
         });
         let may = if self.may_place { "you may place threads" } else { "you may only read" };
         let mut text = format!(
-            "{}: height {}, {} clusters, {} threads; {age}; {may}\n",
+            "{}: height {}, {}, {}; {age}; {may}\n",
             self.directory.display(),
             self.height,
-            self.clusters,
-            self.threads,
+            counted(self.clusters as u64, "cluster"),
+            counted(self.threads.into(), "thread"),
         );
         let _ = writeln!(text, "{:>6}{:>9}{:>8}{:>14}  CPUs", "node", "threads", "U", "free pages");
         for node in &self.nodes {
@@ -129,4 +135,8 @@ impl Shown {
         }
         text
     }
+}
+
+fn counted(nr: u64, what: &str) -> String {
+    format!("{nr} {what}{}", if nr == 1 { "" } else { "s" })
 }
