@@ -10,19 +10,19 @@ const KEPT_BYTES: usize = 64 << 10;
 /// How much of it is shown with an error.
 const TAIL_LINES: usize = 30;
 
+/// Who gets all of a stream too.
+type Copy = Option<Box<dyn Write + Send>>;
+
 /// A reader of one stream to its end.
 #[derive(Debug)]
 pub struct Tail {
     kept: Arc<Mutex<VecDeque<u8>>>,
-    reader: JoinHandle<()>,
+    reader: JoinHandle<Copy>,
 }
 
 impl Tail {
     /// Reads `from` in the background; `copy` gets all of it too.
-    pub fn start(
-        mut from: impl Read + Send + 'static,
-        mut copy: Option<Box<dyn Write + Send>>,
-    ) -> Self {
+    pub fn start(mut from: impl Read + Send + 'static, mut copy: Copy) -> Self {
         let kept = Arc::new(Mutex::new(VecDeque::new()));
         let shared = kept.clone();
         let reader = thread::spawn(move || {
@@ -40,15 +40,16 @@ impl Tail {
                 let surplus = kept.len().saturating_sub(KEPT_BYTES);
                 kept.drain(..surplus);
             }
+            copy
         });
         Self { kept, reader }
     }
 
-    /// The last lines, once the stream has ended.
-    pub fn finish(self) -> String {
-        let _ = self.reader.join();
+    /// The last lines, once the stream has ended; and the copy, for another stream.
+    pub fn finish(self) -> (String, Copy) {
+        let copy = self.reader.join().unwrap_or_default();
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        last_lines(&kept.iter().copied().collect::<Vec<_>>())
+        (last_lines(&kept.iter().copied().collect::<Vec<_>>()), copy)
     }
 }
 
@@ -99,6 +100,6 @@ mod tests {
     #[test]
     fn much_output_keeps_little() {
         let tail = Tail::start(std::io::repeat(b'x').take(1 << 20), None);
-        assert_eq!(tail.finish().len(), KEPT_BYTES);
+        assert_eq!(tail.finish().0.len(), KEPT_BYTES);
     }
 }

@@ -53,11 +53,17 @@ pub struct Request {
     pub kvm: bool,
     /// End the run after this long.
     pub time_limit: Option<Duration>,
+    /// Give a guest up that has not answered by then. It is tried once more.
+    pub boot_limit: Duration,
     /// Call a guest hung that has said nothing for this long.
     pub hang_limit: Duration,
     /// Pass on the signals this process gets, and end with it.
     pub handle_signals: bool,
 }
+
+/// The default of [`Request::boot_limit`]: firmware and kernel, and each CPU.
+const BOOT_LIMIT: Duration = Duration::from_secs(120);
+const BOOT_LIMIT_PER_CPU: Duration = Duration::from_secs(8);
 
 /// The default of [`Request::hang_limit`]: busy guests of many CPUs are slow to answer.
 pub const HANG_LIMIT: Duration = Duration::from_secs(120);
@@ -73,6 +79,7 @@ impl Request {
         qemu: Qemu,
         command: Vec<OsString>,
     ) -> Result<Self> {
+        let boot_limit = BOOT_LIMIT + BOOT_LIMIT_PER_CPU * topology.nr_cpus() as u32;
         Ok(Self {
             topology,
             kernel,
@@ -86,6 +93,7 @@ impl Request {
             kernel_args: Vec::new(),
             kvm: false,
             time_limit: None,
+            boot_limit,
             hang_limit: HANG_LIMIT,
             handle_signals: false,
         })

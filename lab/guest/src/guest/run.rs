@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quartier_model::NodeId;
 
+use super::console::Tail;
 use super::input::Pump;
 use super::machine::{Processes, check_kernel_arg};
 use super::signals::{Ending, Forwarder, window_size};
@@ -23,18 +24,40 @@ use crate::{initramfs, limits};
 
 /// Frames read ahead of what this process has written out.
 const FRAMES_AHEAD: usize = 16;
-/// How long booting may take: firmware and kernel, and each CPU.
-const BOOT_LIMIT: Duration = Duration::from_secs(120);
-const BOOT_LIMIT_PER_CPU: Duration = Duration::from_secs(8);
 /// How often limits are looked at.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Runs a command in a guest.
+/// Runs a command in a guest. One that does not boot is tried once more: under heavy load a kernel may
+/// hang before its first process, and nothing of the command's has begun then.
 ///
 /// # Errors
 /// When something asked for cannot be, or when the guest ends before the command does.
-pub fn run(request: &Request, streams: Streams) -> Result<Report> {
+pub fn run(request: &Request, mut streams: Streams) -> Result<Report> {
     let begun = Instant::now();
+    let what = match run_in_one_guest(request, &mut streams, begun)? {
+        Tried::Ran(report) => return Ok(report),
+        Tried::NotBooted { what, .. } => what,
+    };
+    let note = "nothing has run in it, so another is tried, once";
+    let _ = writeln!(streams.error, "quartier: {what}; {note}");
+    match run_in_one_guest(request, &mut streams, begun)? {
+        Tried::Ran(report) => Ok(report),
+        Tried::NotBooted { what, console } => Err(Error::GuestDied { what, console }),
+    }
+}
+
+/// What came of one guest.
+enum Tried {
+    Ran(Report),
+    /// It ended, or was silent for too long, before our agent in it had said anything.
+    NotBooted {
+        what: String,
+        console: String,
+    },
+}
+
+fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) -> Result<Tried> {
+    let booting_since = Instant::now();
     let start = plan(request, &streams.input)?;
     let modules = match &request.kernel.modules {
         Some(folder) => ModuleTree::open(folder)?.load_order(&NEEDED)?,
@@ -46,7 +69,8 @@ pub fn run(request: &Request, streams: Streams) -> Result<Report> {
     for ((tag, _), path) in start.writable.iter().zip(&request.writable) {
         shares.push((tag.clone(), path, true));
     }
-    let mut processes = Processes::start(request, &initramfs, theirs, &shares, streams.console)?;
+    let console = streams.console.take();
+    let mut processes = Processes::start(request, &initramfs, theirs, &shares, console)?;
     drop(initramfs);
     let ending = Ending::new(processes.qemu_id());
     let (to_guest, frames_out) = mpsc::channel();
@@ -61,11 +85,11 @@ pub fn run(request: &Request, streams: Streams) -> Result<Report> {
         .transpose()?;
     let mut run = Run {
         request,
+        streams,
         begun,
+        booting_since,
+        has_answered: false,
         start: Some(start),
-        input: Some(streams.input),
-        output: streams.output,
-        error: streams.error,
         to_guest,
         ending,
         started,
@@ -75,8 +99,7 @@ pub fn run(request: &Request, streams: Streams) -> Result<Report> {
     };
     let end = run.until_end(&from_guest, &mut processes);
     run.pump = None;
-    let exit = run.judge(end, &mut processes)?;
-    Ok(run.report(exit))
+    run.judge(end, &mut processes)
 }
 
 fn write_frames(mut port: UnixStream, frames: &Receiver<Frame>) {
@@ -189,11 +212,11 @@ enum End {
 
 struct Run<'a> {
     request: &'a Request,
+    streams: &'a mut Streams,
     begun: Instant,
+    booting_since: Instant,
+    has_answered: bool,
     start: Option<Start>,
-    input: Option<Input>,
-    output: Box<dyn Write>,
-    error: Box<dyn Write>,
     to_guest: Sender<Frame>,
     ending: Ending,
     started: Arc<AtomicBool>,
@@ -211,6 +234,7 @@ impl Run<'_> {
         loop {
             match from_guest.recv_timeout(TICK) {
                 Ok(frame) => {
+                    self.has_answered = true;
                     if let Some(end) = self.take(frame)? {
                         return Ok(end);
                     }
@@ -239,8 +263,8 @@ impl Run<'_> {
         if self.boot.is_some() {
             return (silent > self.request.hang_limit).then_some(End::Hung(silent));
         }
-        let limit = BOOT_LIMIT + BOOT_LIMIT_PER_CPU * self.request.topology.nr_cpus() as u32;
-        (self.begun.elapsed() > limit).then_some(End::BootTooLong(limit))
+        let limit = self.request.boot_limit;
+        (self.booting_since.elapsed() > limit).then_some(End::BootTooLong(limit))
     }
 
     fn take(&mut self, frame: Frame) -> Result<Option<End>> {
@@ -255,7 +279,8 @@ impl Run<'_> {
             Frame::Started => {
                 self.boot = Some(self.begun.elapsed());
                 self.started.store(true, Ordering::SeqCst);
-                if let Some(input) = self.input.take() {
+                if self.pump.is_none() {
+                    let input = std::mem::replace(&mut self.streams.input, Input::Null);
                     let pump = Pump::start(input, self.to_guest.clone(), self.ending.clone())?;
                     self.pump = Some(pump);
                 }
@@ -267,9 +292,13 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Frame::Output(data) => self.output.write_all(&data).and_then(|()| self.output.flush()),
+            Frame::Output(data) => {
+                let output = &mut self.streams.output;
+                output.write_all(&data).and_then(|()| output.flush())
+            }
             Frame::ErrorOutput(data) => {
-                self.error.write_all(&data).and_then(|()| self.error.flush())
+                let error = &mut self.streams.error;
+                error.write_all(&data).and_then(|()| error.flush())
             }
             Frame::Exit(exit) => return Ok(Some(End::Exit(exit))),
             Frame::Failed(why) => return Ok(Some(End::GuestFailed(why))),
@@ -279,17 +308,19 @@ impl Run<'_> {
     }
 
     /// What an end means, once everything has stopped.
-    fn judge(&self, end: Result<End>, processes: &mut Processes) -> Result<Exit> {
+    fn judge(&mut self, end: Result<End>, processes: &mut Processes) -> Result<Tried> {
         let gone = matches!(end, Ok(End::Gone));
         let status = if gone { processes.wait_qemu()? } else { processes.end_qemu()? };
-        let console = processes.console.take().map(|tail| tail.finish()).unwrap_or_default();
-        let complaints = processes.complaints.take().map(|tail| tail.finish()).unwrap_or_default();
+        let (console, copy) = processes.console.take().map(Tail::finish).unwrap_or_default();
+        self.streams.console = copy;
+        let complaints = processes.complaints.take().map(Tail::finish).unwrap_or_default().0;
         if let Some(signal) = self.ending.signal() {
-            return Ok(Exit::Signal(signal));
+            return Ok(self.ran(Exit::Signal(signal)));
         }
+        let mut is_kernels_fault = false;
         let what = match end? {
-            End::Exit(exit) => return Ok(exit),
-            End::OutputClosed => return Ok(Exit::Signal(signal_hook::consts::SIGPIPE)),
+            End::Exit(exit) => return Ok(self.ran(exit)),
+            End::OutputClosed => return Ok(self.ran(Exit::Signal(signal_hook::consts::SIGPIPE))),
             End::TimeLimit(limit) => return Err(Error::TimedOut { seconds: limit.as_secs() }),
             End::GuestFailed(what) => return Err(Error::GuestFailed { what, console }),
             End::NoServer => {
@@ -300,16 +331,31 @@ impl Run<'_> {
                 silent.as_secs()
             ),
             End::BootTooLong(limit) => {
+                is_kernels_fault = true;
                 format!("the guest did not start within {} s", limit.as_secs())
             }
-            End::Gone if console.contains("Kernel panic") => "the guest's kernel panicked".into(),
+            End::Gone if console.contains("Kernel panic") => {
+                is_kernels_fault = true;
+                "the guest's kernel panicked".into()
+            }
+            // What QEMU refuses once it refuses again.
             End::Gone if !status.success() => {
                 let server = processes.server_complaints();
                 format!("QEMU ended ({status}): {}", [complaints, server].join(" ").trim())
             }
-            End::Gone => "the guest switched itself off before the command ended".into(),
+            End::Gone => {
+                is_kernels_fault = true;
+                "the guest switched itself off before the command ended".into()
+            }
         };
+        if is_kernels_fault && !self.has_answered {
+            return Ok(Tried::NotBooted { what, console });
+        }
         Err(Error::GuestDied { what, console })
+    }
+
+    fn ran(&self, exit: Exit) -> Tried {
+        Tried::Ran(self.report(exit))
     }
 
     fn report(&self, exit: Exit) -> Report {
