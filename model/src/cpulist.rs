@@ -7,8 +7,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The largest id accepted: well over any kernel's `NR_CPUS` (8192) and `MAX_NUMNODES` (1024).
-const ID_MAX: u32 = 65_535;
+use crate::CPUS_MAX;
+
+/// The largest id that is read. No kernel has a larger one, of nodes neither, and a list that names
+/// larger ones could be of any size.
+const ID_MAX: u32 = CPUS_MAX as u32 - 1;
 
 /// A set of OS ids of CPUs or nodes, in the kernel's list format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,7 +23,7 @@ pub struct CpuList(BTreeSet<u32>);
 #[error("`{list}` is not a list of ids such as 0-3,8: {reason}")]
 pub struct CpuListError {
     list: String,
-    reason: &'static str,
+    reason: String,
 }
 
 impl CpuList {
@@ -58,13 +61,21 @@ impl FromStr for CpuList {
     type Err = CpuListError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = |reason| CpuListError { list: text.trim().chars().take(80).collect(), reason };
+        let error = |reason: &str| {
+            let list = text.trim().chars().take(80).collect();
+            CpuListError { list, reason: reason.to_owned() }
+        };
         let number = |digits: &str| {
-            let id: u32 = digits.trim().parse().map_err(|_| error("an id is a whole number"))?;
-            if id > ID_MAX {
-                return Err(error("an id is at most 65535"));
+            let digits = digits.trim();
+            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(error("an id is a whole number"));
             }
-            Ok(id)
+            let id = digits.parse::<u32>().ok().filter(|id| *id <= ID_MAX);
+            id.ok_or_else(|| {
+                error(&format!(
+                    "an id is at most {ID_MAX}, since Linux has at most {CPUS_MAX} CPUs"
+                ))
+            })
         };
         let mut ids = BTreeSet::new();
         for range in text.trim().split(',').filter(|part| !part.trim().is_empty()) {
@@ -87,8 +98,8 @@ impl fmt::Display for CpuList {
         let mut separator = "";
         while let Some(first) = ids.next() {
             let mut last = first;
-            while ids.next_if_eq(&(last + 1)).is_some() {
-                last += 1;
+            while let Some(next) = ids.next_if(|&id| last.checked_add(1) == Some(id)) {
+                last = next;
             }
             if first == last {
                 write!(f, "{separator}{first}")?;
@@ -125,9 +136,25 @@ mod tests {
         let list: CpuList = "0-3,8,10-11\n".parse().unwrap();
         assert_eq!(list.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 8, 10, 11]);
         assert!("\n".parse::<CpuList>().unwrap().is_empty());
-        for bad in ["a", "3-1", "1-", "-1", "70000", "0-4294967295"] {
+        for bad in ["a", "3-1", "1-", "-1"] {
             assert!(bad.parse::<CpuList>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn ids_that_no_kernel_has_are_refused_before_they_take_memory() {
+        assert_eq!("0-8191".parse::<CpuList>().unwrap().len(), CPUS_MAX);
+        for bad in ["8192", "0-8192", "0-4294967295", "0-4294967296", "99999999999999999999"] {
+            let refused = bad.parse::<CpuList>().unwrap_err().to_string();
+            assert!(refused.contains("an id is at most 8191"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_largest_number_has_no_successor() {
+        let list = |ids: &[u32]| ids.iter().copied().collect::<CpuList>().to_string();
+        assert_eq!(list(&[u32::MAX]), "4294967295");
+        assert_eq!(list(&[0, u32::MAX - 1, u32::MAX]), "0,4294967294-4294967295");
     }
 
     proptest! {

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod cpulist;
+mod distances;
 mod ids;
 mod machine;
 mod synthetic;
@@ -12,8 +13,8 @@ mod units;
 pub use cpulist::{CpuList, CpuListError};
 pub use ids::{CpuId, CpuOsId, LlcId, NodeId, NodeOsId, PackageId, PackageOsId};
 pub use machine::{
-    Cpu, DistanceMatrix, Llc, MACHINE_FORMAT, Machine, MachineError, MachineParts, Node, Origin,
-    Package, Provenance,
+    CPUS_MAX, Cpu, DistanceMatrix, Llc, MACHINE_FORMAT, Machine, MachineError, MachineParts,
+    NODES_MAX, Node, Origin, Package, Provenance, check_name,
 };
-pub use synthetic::{CPUS_MAX, NODES_MAX, SyntheticError, SyntheticSpec};
+pub use synthetic::{SyntheticError, SyntheticSpec};
 pub use units::{Bytes, Distance, Nanos, ParseBytesError};

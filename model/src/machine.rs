@@ -1,8 +1,9 @@
 //! A machine: its nodes, CPUs, last-level caches, packages and distances.
 //!
 //! A [`Machine`] can only be made through [`MachineParts`], which checks it, so whoever holds one
-//! may rely on its invariants: lists are dense by logical id, every reference points at something,
-//! OS ids are unique, the distance matrix is square with 10 on its diagonal and nothing below it.
+//! may rely on its invariants: lists are dense by logical id and no longer than [`NODES_MAX`] and
+//! [`CPUS_MAX`], every reference points at something, OS ids are unique and such as a kernel gives, the
+//! distance matrix is square with 10 on its diagonal and nothing below it, and a name can be printed.
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,12 @@ use crate::{
 
 /// The version of the serialised form; raised when a reader of the old form would go wrong.
 pub const MACHINE_FORMAT: u32 = 1;
+
+/// The most nodes a machine may have: the largest `MAX_NUMNODES` a kernel can be built with.
+pub const NODES_MAX: usize = 1024;
+
+/// The most CPUs a machine may have: x86-64's largest `NR_CPUS`.
+pub const CPUS_MAX: usize = 8192;
 
 /// Where a machine's description comes from. Only a `Live` machine may be acted on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +108,7 @@ pub struct DistanceMatrix {
     /// Where the numbers come from.
     pub provenance: Provenance,
     /// One row per node.
+    #[serde(deserialize_with = "crate::distances::read_rows")]
     pub rows: Vec<Vec<Distance>>,
 }
 
@@ -148,11 +156,19 @@ pub struct Machine {
 #[allow(missing_docs)] // The messages are the documentation.
 pub enum MachineError {
     #[error("machine format {found} is not {MACHINE_FORMAT}: gather the machine again")]
-    Format { found: u32 },
+    Format { found: u64 },
     #[error("a machine has at least one node")]
     NoNodes,
     #[error("a machine has at least one online CPU")]
     NoCpus,
+    #[error("{count} {what}: a machine has at most {max}")]
+    TooMany { what: &'static str, count: usize, max: usize },
+    #[error("{what} {os_id}: Linux numbers them from 0 to {max}")]
+    OsIdTooLarge { what: &'static str, os_id: u32, max: usize },
+    #[error(
+        "the machine's name `{printable}` has a line break or control character: give it another"
+    )]
+    Name { printable: String },
     #[error("two {what} have the OS id {os_id}")]
     DuplicateOsId { what: &'static str, os_id: u32 },
     #[error("CPU {cpu} names {what} {id}, and there are only {count}")]
@@ -261,13 +277,17 @@ impl TryFrom<MachineParts> for Machine {
 
     fn try_from(parts: MachineParts) -> Result<Self, Self::Error> {
         if parts.format != MACHINE_FORMAT {
-            return Err(MachineError::Format { found: parts.format });
+            return Err(MachineError::Format { found: parts.format.into() });
         }
         if parts.nodes.is_empty() {
             return Err(MachineError::NoNodes);
         }
         if !parts.cpus.iter().any(|cpu| cpu.online) {
             return Err(MachineError::NoCpus);
+        }
+        check_numbers(&parts)?;
+        if let Origin::Gathered { name } | Origin::Synthetic { spec: name } = &parts.origin {
+            check_name(name)?;
         }
         check_unique("nodes", parts.nodes.iter().map(|node| node.os_id.0))?;
         check_unique("CPUs", parts.cpus.iter().map(|cpu| cpu.os_id.0))?;
@@ -287,6 +307,44 @@ impl TryFrom<MachineParts> for Machine {
 impl From<Machine> for MachineParts {
     fn from(machine: Machine) -> Self {
         machine.parts
+    }
+}
+
+/// Whether a machine may be called so: a name is printed as it is, on terminals and in drawings.
+///
+/// # Errors
+/// When it has characters that are no text: they could break a line, or write elsewhere.
+pub fn check_name(name: &str) -> Result<(), MachineError> {
+    // Line and paragraph separators, and what changes the direction of the text after it.
+    let is_format = |c| matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_text = |c: char| !c.is_control() && !is_format(c);
+    if name.chars().all(is_text) {
+        return Ok(());
+    }
+    let printable =
+        name.chars().take(80).map(|c| if is_text(c) { c } else { '\u{fffd}' }).collect();
+    Err(MachineError::Name { printable })
+}
+
+/// Whoever counts nodes and CPUs, or makes lists by their OS ids, relies on these limits.
+fn check_numbers(parts: &MachineParts) -> Result<(), MachineError> {
+    for (what, count, max) in [
+        ("nodes", parts.nodes.len(), NODES_MAX),
+        ("CPUs", parts.cpus.len(), CPUS_MAX),
+        ("last-level caches", parts.llcs.len(), CPUS_MAX),
+        ("packages", parts.packages.len(), CPUS_MAX),
+    ] {
+        if count > max {
+            return Err(MachineError::TooMany { what, count, max });
+        }
+    }
+    let nodes = parts.nodes.iter().map(|node| ("node", node.os_id.0, NODES_MAX));
+    let cpus = parts.cpus.iter().map(|cpu| ("CPU", cpu.os_id.0, CPUS_MAX));
+    match nodes.chain(cpus).find(|(_, os_id, count)| *os_id as usize >= *count) {
+        Some((what, os_id, count)) => {
+            Err(MachineError::OsIdTooLarge { what, os_id, max: count - 1 })
+        }
+        None => Ok(()),
     }
 }
 
@@ -372,13 +430,29 @@ mod tests {
     #[test]
     fn every_broken_description_is_refused_by_name() {
         type Breakage = fn(&mut MachineParts);
-        let broken: [(&str, Breakage); 9] = [
+        let broken: [(&str, Breakage); 15] = [
             ("machine format 7", |parts| parts.format = 7),
             ("at least one node", |parts| parts.nodes.clear()),
             ("at least one online CPU", |parts| parts.cpus.clear()),
             ("two CPUs have the OS id 0", |parts| parts.cpus[1].os_id = CpuOsId(0)),
             ("two nodes have the OS id 1", |parts| parts.nodes[0].os_id = NodeOsId(1)),
             ("names node 9", |parts| parts.cpus[0].node = Some(NodeId(9))),
+            ("CPU 8192: Linux numbers them from 0 to 8191", |parts| {
+                parts.cpus[0].os_id = CpuOsId(8192);
+            }),
+            ("CPU 4294967295", |parts| parts.cpus[0].os_id = CpuOsId(u32::MAX)),
+            ("node 1024: Linux numbers them from 0 to 1023", |parts| {
+                parts.nodes[0].os_id = NodeOsId(1024);
+            }),
+            ("8193 last-level caches: a machine has at most 8192", |parts| {
+                parts.llcs.resize(8193, Llc { level: 3, size: None });
+            }),
+            ("the machine's name `a\u{fffd}b` has a line break", |parts| {
+                parts.origin = Origin::Gathered { name: "a\nb".to_owned() };
+            }),
+            ("the machine's name `\u{fffd}[2J`", |parts| {
+                parts.origin = Origin::Synthetic { spec: "\u{1b}[2J".to_owned() };
+            }),
             ("2 × 1", |parts| parts.distances.rows[0].truncate(1)),
             ("10 from itself", |parts| parts.distances.rows[0][0] = Distance(11)),
             ("nearer than 10", |parts| parts.distances.rows[0][1] = Distance(9)),
@@ -392,8 +466,20 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_distance_is_refused_when_read() {
-        let text = serde_json::to_string(&parts()).unwrap().replace("20", "-20");
-        assert!(serde_json::from_str::<Machine>(&text).is_err());
+    fn machines_are_as_large_as_a_kernel_allows_and_no_larger() {
+        let large = |nr_nodes: usize, nr_cpus: usize| {
+            let mut parts = parts();
+            let (node, cpu) = (parts.nodes[0].clone(), parts.cpus[0].clone());
+            let node = |os_id| Node { os_id: NodeOsId(os_id), ..node.clone() };
+            let cpu = |os_id| Cpu { os_id: CpuOsId(os_id), ..cpu.clone() };
+            parts.nodes = (0..nr_nodes as u32).map(node).collect();
+            parts.cpus = (0..nr_cpus as u32).map(cpu).collect();
+            parts.distances =
+                DistanceMatrix::uniform(nr_nodes, Distance::REMOTE, Provenance::Assumed);
+            Machine::try_from(parts).map_err(|error| error.to_string())
+        };
+        assert!(large(NODES_MAX, CPUS_MAX).is_ok());
+        assert_eq!(large(1500, 4).unwrap_err(), "1500 nodes: a machine has at most 1024");
+        assert_eq!(large(2, 17_000).unwrap_err(), "17000 CPUs: a machine has at most 8192");
     }
 }

@@ -6,16 +6,10 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::{
-    Bytes, Cpu, CpuId, CpuOsId, Distance, DistanceMatrix, Llc, LlcId, MACHINE_FORMAT, Machine,
-    MachineError, MachineParts, Node, NodeId, NodeOsId, Origin, Package, PackageId, PackageOsId,
-    Provenance,
+    Bytes, CPUS_MAX, Cpu, CpuId, CpuOsId, Distance, DistanceMatrix, Llc, LlcId, MACHINE_FORMAT,
+    Machine, MachineError, MachineParts, NODES_MAX, Node, NodeId, NodeOsId, Origin, Package,
+    PackageId, PackageOsId, Provenance,
 };
-
-/// The most nodes a machine may have: the largest `MAX_NUMNODES` a kernel can be built with.
-pub const NODES_MAX: usize = 1024;
-
-/// The most CPUs a machine may have: x86-64's largest `NR_CPUS`.
-pub const CPUS_MAX: usize = 8192;
 
 /// A specification of a made-up machine. One package, and one LLC where there are CPUs, per node.
 #[derive(Clone, Debug, PartialEq, Eq)]

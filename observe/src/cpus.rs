@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use quartier_model::{Cpu, CpuList, CpuOsId, Llc, LlcId, NodeId, Package, PackageId, PackageOsId};
+use quartier_model::{
+    CPUS_MAX, Cpu, CpuList, CpuOsId, Llc, LlcId, NodeId, Package, PackageId, PackageOsId,
+};
 
 use crate::{Host, Result, parse};
 
 pub(crate) const DIR: &str = "sys/devices/system/cpu";
+
+/// What a list of CPUs has to be; [`CpuList`] refuses larger numbers.
+pub(crate) const CPU_LIST: &str = "a list of CPUs from 0 to 8191";
+const _: () = assert!(CPUS_MAX == 8192);
 
 /// More index directories than any CPU has; each is read until one is missing.
 pub(crate) const CACHE_INDICES_MAX: u32 = 16;
@@ -30,7 +36,7 @@ pub(crate) fn present(host: &Host) -> Result<CpuList> {
     let text = host.read_required(&path, "is /sys mounted there?")?;
     parse::list(&text)
         .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| host.malformed(&path, &text, "a list of CPUs"))
+        .ok_or_else(|| host.malformed(&path, &text, CPU_LIST))
 }
 
 /// Reads all CPUs of `present`.
@@ -40,7 +46,7 @@ pub(crate) fn read(
     node_of_cpu: &BTreeMap<u32, NodeId>,
 ) -> Result<Cpus> {
     let online = host
-        .parse(&format!("{DIR}/online"), "a list of CPUs", parse::list)?
+        .parse(&format!("{DIR}/online"), CPU_LIST, parse::list)?
         // The file came with CPU hotplug; without that every CPU is online.
         .unwrap_or_else(|| present.clone());
     let mut cpus = Cpus::default();
@@ -94,7 +100,7 @@ impl Cpus {
         }
         let Some((level, dir)) = last else { return Ok(None) };
         let shared = format!("{dir}/shared_cpu_list");
-        let Some(sharers) = host.parse(&shared, "a list of CPUs", parse::list)? else {
+        let Some(sharers) = host.parse(&shared, CPU_LIST, parse::list)? else {
             return Ok(None);
         };
         if !sharers.contains(os_id) {

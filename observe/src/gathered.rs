@@ -7,12 +7,15 @@
 //! machine from another of its kind: serial numbers, addresses, the host name, the local suffix of
 //! the kernel's version.
 
-use quartier_model::{Machine, MachineParts, NodeOsId, Origin};
+use quartier_model::{
+    MACHINE_FORMAT, Machine, MachineError, MachineParts, NodeOsId, Origin, check_name,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::{self, CACHE_INDICES_MAX};
+use crate::error::printable;
 use crate::host::Files;
-use crate::{Error, Host, Result, parse};
+use crate::{Error, Host, Result, json_complaint, parse};
 
 /// The version of the file; raised when a reader of the old form would go wrong.
 pub const GATHERED_FORMAT: u32 = 1;
@@ -70,8 +73,9 @@ impl Gathered {
     /// Saves a host's files. The machine is read first: what cannot be read is not worth saving.
     ///
     /// # Errors
-    /// When the machine cannot be read.
+    /// When the machine cannot be read, or could not be called so.
     pub fn gather(host: &Host, name: Option<String>) -> Result<Self> {
+        name.as_deref().map_or(Ok(()), check_name).map_err(Error::Name)?;
         let machine = host.machine()?;
         let mut files = Files::new();
         let mut save = |path: String| -> Result<bool> {
@@ -115,10 +119,20 @@ impl Gathered {
     /// # Errors
     /// When it is not one, or one of another format.
     pub fn from_json(text: &str) -> Result<Self> {
-        let gathered: Self = serde_json::from_str(text)?;
-        if gathered.format != GATHERED_FORMAT {
-            return Err(Error::Format { found: gathered.format });
+        let gathered = serde_json::from_str::<Self>(text);
+        // A later version may say more than this one knows: that it is later is what is wrong.
+        let found = match &gathered {
+            Ok(gathered) => Some(u64::from(gathered.format)),
+            Err(_) => format_of(&serde_json::from_str(text).unwrap_or_default()),
+        };
+        if let Some(found) = found.filter(|found| *found != u64::from(GATHERED_FORMAT)) {
+            return Err(Error::Format { found });
         }
+        let gathered = gathered.map_err(|error| Error::Json {
+            writer: "quartier gather",
+            complaint: json_complaint(&error),
+        })?;
+        check_name(gathered.name()).map_err(Error::Name)?;
         Ok(gathered)
     }
 
@@ -142,7 +156,8 @@ impl Gathered {
     /// Calls a machine that has no name after its file.
     #[must_use]
     pub fn or_named(mut self, name: &str) -> Self {
-        self.name.get_or_insert_with(|| name.to_owned());
+        let given = self.name.take().filter(|name| !name.trim().is_empty());
+        self.name = Some(given.unwrap_or_else(|| printable(name)));
         self
     }
 
@@ -188,13 +203,30 @@ fn save_memory(host: &Host, machine: &Machine, files: &mut Files) -> Result<()> 
 /// # Errors
 /// When the text is neither, or the machine in it cannot be read.
 pub fn machine_from_json(text: &str, name: &str) -> Result<Machine> {
-    let value: serde_json::Value = serde_json::from_str(text)?;
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
+        Error::NotAMachine(format!("its text is no JSON ({})", json_complaint(&error)))
+    })?;
     if value.get("files").is_some() {
         return Host::gathered(Gathered::from_json(text)?.or_named(name)).machine();
     }
-    let mut parts: MachineParts = serde_json::from_value(value)?;
-    if let Origin::Live { .. } = parts.origin {
-        parts.origin = Origin::Gathered { name: name.to_owned() };
+    if value.get("nodes").is_none() {
+        return Err(Error::NotAMachine("it has neither `files` nor `nodes`".to_owned()));
     }
-    Ok(Machine::try_from(parts)?)
+    if let Some(found) = format_of(&value).filter(|found| *found != u64::from(MACHINE_FORMAT)) {
+        return Err(Error::FileMachine(MachineError::Format { found }));
+    }
+    // From the text, not from the value: so a complaint has the line that it is about.
+    let mut parts: MachineParts = serde_json::from_str(text).map_err(|error| Error::Json {
+        writer: "quartier topo --json",
+        complaint: json_complaint(&error),
+    })?;
+    if let Origin::Live { .. } = parts.origin {
+        parts.origin = Origin::Gathered { name: printable(name) };
+    }
+    Machine::try_from(parts).map_err(Error::FileMachine)
+}
+
+/// The version of a file, of any version.
+fn format_of(file: &serde_json::Value) -> Option<u64> {
+    file.get("format")?.as_u64()
 }

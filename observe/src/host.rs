@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use quartier_model::Origin;
+use quartier_model::{MachineError, Origin};
 
 use crate::parse;
 use crate::{Error, Gathered, Result};
@@ -79,8 +79,16 @@ impl Host {
     }
 
     pub(crate) fn read_required(&self, path: &str, remedy: &'static str) -> Result<String> {
-        let text = self.read(path)?;
-        text.ok_or_else(|| Error::Missing { path: self.full_path(path), remedy })
+        self.read(path)?.ok_or_else(|| self.missing(path, remedy))
+    }
+
+    /// A file that must be there; `remedy` is for whoever can look there.
+    pub(crate) fn missing(&self, path: &str, remedy: &'static str) -> Error {
+        let remedy = match &self.source {
+            Source::Live | Source::Root { .. } => remedy,
+            Source::Gathered(_) => "the file is incomplete, so gather the machine again",
+        };
+        Error::Missing { path: self.full_path(path), remedy }
     }
 
     /// Reads and parses a file; `None` when it does not exist.
@@ -99,7 +107,19 @@ impl Host {
     }
 
     pub(crate) fn inconsistent(&self, path: &str, reason: String) -> Error {
-        Error::Inconsistent { path: self.full_path(path), reason }
+        let remedy = match &self.source {
+            Source::Live | Source::Root { .. } => "if a CPU or node came or went, retry",
+            Source::Gathered(_) => "gather the machine again",
+        };
+        Error::Inconsistent { path: self.full_path(path), reason, remedy }
+    }
+
+    /// Who says it is who is wrong.
+    pub(crate) fn no_machine(&self, error: MachineError) -> Error {
+        match &self.source {
+            Source::Live | Source::Root { .. } => Error::Machine(error),
+            Source::Gathered(_) => Error::FileMachine(error),
+        }
     }
 
     /// The path as an error names it.

@@ -26,7 +26,7 @@ mod nodes;
 mod parse;
 mod process;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, json_complaint};
 pub use gathered::{GATHERED_FORMAT, Gathered, machine_from_json};
 pub use host::Host;
 pub use load::CpuTimes;

@@ -14,7 +14,7 @@ impl Host {
         let present = cpus::present(self)?;
         let nodes = nodes::read(self, &present)?;
         let cpus = cpus::read(self, &present, &nodes.node_of_cpu)?;
-        Ok(Machine::try_from(MachineParts {
+        let parts = MachineParts {
             format: MACHINE_FORMAT,
             origin,
             nodes: nodes.nodes,
@@ -22,6 +22,7 @@ impl Host {
             llcs: cpus.llcs,
             packages: cpus.packages,
             distances: nodes.distances,
-        })?)
+        };
+        Machine::try_from(parts).map_err(|error| self.no_machine(error))
     }
 }

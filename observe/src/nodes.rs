@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 
 use quartier_model::{
-    Bytes, CpuList, Distance, DistanceMatrix, Node, NodeId, NodeOsId, Provenance,
+    Bytes, CpuList, Distance, DistanceMatrix, NODES_MAX, Node, NodeId, NodeOsId, Provenance,
 };
 
-use crate::{Error, Host, Result, parse};
+use crate::cpus::CPU_LIST;
+use crate::{Host, Result, parse};
 
 const DIR: &str = "sys/devices/system/node";
+
+/// What a list of nodes has to be.
+const NODE_LIST: &str = "a list of nodes from 0 to 1023";
+const _: () = assert!(NODES_MAX == 1024);
 
 /// What is read about nodes.
 pub(crate) struct Nodes {
@@ -21,7 +26,7 @@ pub(crate) struct Nodes {
 /// Reads the nodes; `present` are the machine's CPUs.
 pub(crate) fn read(host: &Host, present: &CpuList) -> Result<Nodes> {
     let online_path = format!("{DIR}/online");
-    let Some(online) = host.parse(&online_path, "a list of nodes", parse::list)? else {
+    let Some(online) = host.parse(&online_path, NODE_LIST, node_list)? else {
         return without_numa(host, present);
     };
     if online.is_empty() {
@@ -43,7 +48,7 @@ impl Host {
     /// # Errors
     /// When the file cannot be read.
     pub fn possible_nodes(&self) -> Result<Option<CpuList>> {
-        self.parse(&format!("{DIR}/possible"), "a list of nodes", parse::list)
+        self.parse(&format!("{DIR}/possible"), NODE_LIST, node_list)
     }
 
     /// Free memory of a node, now; `None` where the kernel does not say.
@@ -59,6 +64,11 @@ impl Host {
         let expected = format!("{key} in kB");
         Ok(self.parse(&path, &expected, |text| parse::meminfo(text, key))?.flatten())
     }
+}
+
+/// More nodes than any kernel has would be read for long before anybody counted them.
+fn node_list(text: &str) -> Option<CpuList> {
+    parse::list(text).filter(|nodes| nodes.iter().all(|node| (node as usize) < NODES_MAX))
 }
 
 /// A kernel without `CONFIG_NUMA`: one node has everything.
@@ -80,9 +90,8 @@ fn read_cpus(
     node_of_cpu: &mut BTreeMap<u32, NodeId>,
 ) -> Result<()> {
     let path = format!("{DIR}/node{}/cpulist", os_id.0);
-    let Some(cpus) = host.parse(&path, "a list of CPUs", parse::list)? else {
-        let remedy = "the node is online, so the copy of /sys is incomplete";
-        return Err(Error::Missing { path: host.full_path(&path), remedy });
+    let Some(cpus) = host.parse(&path, CPU_LIST, parse::list)? else {
+        return Err(host.missing(&path, "the node is online, so the copy of /sys is incomplete"));
     };
     for cpu in cpus.iter() {
         if !present.contains(cpu) {
@@ -114,7 +123,7 @@ fn read_distances(host: &Host, os_ids: &[NodeOsId]) -> Result<DistanceMatrix> {
         let remedy = "other nodes have theirs, so the copy of /sys is incomplete";
         let is_missing = |os_id: &&NodeOsId| matches!(host.read(&path(os_id)), Ok(None));
         let missing = os_ids.iter().find(is_missing).unwrap_or(&os_ids[0]);
-        return Err(Error::Missing { path: host.full_path(&path(missing)), remedy });
+        return Err(host.missing(&path(missing), remedy));
     }
     Ok(DistanceMatrix { provenance: Provenance::FromOs, rows })
 }

@@ -1,12 +1,13 @@
 //! `quartier gather`: saves this machine's topology.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use clap::builder::NonEmptyStringValueParser;
 use quartier_observe::{Gathered, Host};
+
+use crate::output::Output;
+use crate::topo::source::{is_dash, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +28,7 @@ pub struct Args {
     file: PathBuf,
 
     /// What to call the machine [default: nothing, and readers take the file's name]
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
 
     /// Replace the file if it exists
@@ -37,33 +38,16 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        let output = match self.force {
+            _ if is_dash(&self.file) => None,
+            true => Some(Output::open(&self.file)?),
+            false => Some(Output::create_new(&self.file)?),
+        };
         let json = Gathered::gather(&Host::live(), self.name)?.to_json();
-        if self.file.as_os_str() == "-" {
-            io::stdout().lock().write_all(json.as_bytes()).or_else(ignore_closed_pipe)?;
-        } else {
-            save(&self.file, &json, self.force)?;
+        match output {
+            Some(output) => output.write(&json)?,
+            None => print(&json)?,
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn save(path: &Path, json: &str, force: bool) -> anyhow::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
-    };
-    let mut file = match options.open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            bail!("{} exists already: give another name, or --force to replace it", path.display())
-        }
-        opened => opened.with_context(|| format!("cannot write {}", path.display()))?,
-    };
-    file.write_all(json.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn ignore_closed_pipe(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
 }

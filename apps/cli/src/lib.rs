@@ -7,6 +7,8 @@ mod cli;
 mod explain_decision;
 mod gather;
 mod lab;
+mod numbers;
+mod output;
 mod refusal;
 mod run;
 mod say;

@@ -20,7 +20,9 @@ pub fn one_sentence(error: &clap::Error, words: &[String]) -> String {
     let what: Vec<_> = lines.clone().take_while(is_about_it).collect();
     let what = what.join(" ");
     let what = what.strip_prefix("error: ").unwrap_or(&what);
-    let tip = lines.clone().find_map(|line| line.strip_prefix("tip: "));
+    // "to pass '-1' as a value, use '-- -1'": behind `--` is what is run, or nothing that it could be.
+    let is_of_use = |tip: &&str| !tip.starts_with("to pass ");
+    let tip = lines.clone().filter_map(|line| line.strip_prefix("tip: ")).find(is_of_use);
     let help = || format!("see `{} --help`", command_of(words));
     format!("{what}; {}", tip.map_or_else(help, str::to_owned))
 }
@@ -50,12 +52,16 @@ mod tests {
             ("quartier run", "<CMD>", "quartier run --help"),
             ("quartier rum", "rum", "run"),
             ("quartier topo --nonsense", "--nonsense", "quartier topo --help"),
+            ("quartier explain-decision thread --x", "'--x'", "quartier explain-decision --help"),
+            ("quartier run --initial-share -1 -- true", "from 0 to 100", "quartier run --help"),
+            ("quartier lab simulate --seed -1", "from 0 to", "quartier lab simulate --help"),
         ] {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let error = Cli::try_parse_from(&words).unwrap_err();
             let sentence = one_sentence(&error, &words);
             assert!(sentence.contains(what) && sentence.contains(remedy), "{line}: {sentence}");
             assert_eq!(sentence.lines().count(), 1, "{line}: {sentence}");
+            assert!(!sentence.contains("-- -"), "{line}: {sentence}");
         }
     }
 }

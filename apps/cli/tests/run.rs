@@ -39,12 +39,17 @@ fn the_exit_status_is_the_programs_own() {
 
 #[test]
 fn bad_input_is_one_sentence_and_status_2() {
-    let cases: [(&[&str], &[&str], &str); 8] = [
+    let cases: [(&[&str], &[&str], &str); 12] = [
         (&["--policy", "fast"], &["true"], "no policy `fast`"),
         (&["--policy", "bind=99"], &["true"], "no node 99"),
         (&["--block", "5K"], &["true"], "power of two"),
         (&["--block", "1M", "--block-max", "64K"], &["true"], "blocks only grow"),
         (&["--initial-share", "101"], &["true"], "101"),
+        (&["--initial-share", "-1"], &["true"], "give a whole number from 0 to 100"),
+        (&["--block", "-64"], &["true"], "`-64` is not a size"),
+        // Not `--` for a size.
+        (&["--block"], &["true"], "a value is required for '--block"),
+        (&["--tree", ""], &["true"], "a value is required for '--tree"),
         (&["--rung", "mprotect"], &["true"], "mprotect"),
         (&[], &["no-such-command"], "no command"),
         (&[], &["/etc/passwd"], "not executable"),
@@ -109,10 +114,94 @@ fn one_node_is_said_and_the_program_runs() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_refused_before_or_after_but_clearly() {
-    let output = run(&["--force", "--report", "/no/such/folder/report"], &["true"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("/no/such/folder/report"));
+fn options_that_leave_each_other_nothing_to_say_are_refused() {
+    let cases: [(&[&str], &str); 14] = [
+        (&["--pin", "none", "--strategy", "packed"], "--strategy says nothing"),
+        (&["--pin", "none", "--strategy", "thesis"], "--strategy says nothing"),
+        (&["--pin", "none", "--tree", "own"], "--tree says nothing"),
+        (&["--policy", "none", "--pin", "node"], "--pin says nothing"),
+        (&["--policy", "none", "--strategy", "spread"], "--strategy says nothing"),
+        (&["--policy", "none", "--tree", "/tmp"], "--tree says nothing"),
+        (&["--policy", "none", "--rung", "move"], "--rung says nothing"),
+        (&["--policy", "first-touch", "--block", "64K"], "--block says nothing"),
+        (&["--policy", "first-touch", "--split-huge"], "--split-huge says nothing"),
+        (&["--policy", "interleave", "--initial-share", "5"], "--initial-share says nothing"),
+        (&["--policy", "bind=0", "--rung", "auto"], "--rung says nothing"),
+        (&["--rung", "none", "--block-max", "1M"], "--block-max says nothing"),
+        (&["--rung", "none", "--always-copy"], "--always-copy says nothing"),
+        (&["--rung", "none", "--split-huge"], "--split-huge says nothing"),
+    ];
+    for (options, words) in cases {
+        let output = run(options, &["echo", "ran"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?} {said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{options:?}: {said}");
+        assert!(said.contains("because") && output.stdout.is_empty(), "{options:?}: {said}");
+    }
+    // These agree with each other.
+    for options in [
+        &["--policy", "none", "--pin", "none"][..],
+        &["--policy", "first-touch", "--rung", "none", "--initial-share", "0"],
+        &["--policy", "first-touch", "--strategy", "packed", "--pin", "cpu"],
+        &["--rung", "none", "--initial-share", "50"],
+    ] {
+        let output = run(&[&["--force", "--quiet"], options].concat(), &["true"]);
+        assert!(output.status.success(), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_opened_is_refused_before_the_program_starts() {
+    for options in [&["--force"][..], &[]] {
+        for path in ["/no/such/folder/report", "/"] {
+            let output = run(&[options, &["--report", path]].concat(), &["echo", "ran"]);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(output.stdout.is_empty(), "it ran");
+            assert!(said.contains(path) && said.lines().count() == 1, "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_report_that_is_lost_leaves_the_status_to_the_program() {
+    for quiet in [&[][..], &["--quiet"]] {
+        let options = [&["--force", "--tree", "own", "--report", "/dev/full"], quiet].concat();
+        let output = run(&options, &["sh", "-c", "echo ran; exit 7"]);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"ran\n"[..]), "{said}");
+        let lost: Vec<_> = said.lines().filter(|line| line.contains("/dev/full")).collect();
+        assert!(lost.len() == 1 && lost[0].starts_with("quartier: the report is lost"), "{said}");
+    }
+    // Standard error is gone: nobody can be told, and the program is not to blame.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(quartier());
+    command.args(["run", "--force", "--json", "--", "sh", "-c", "exit 7"]).stderr(writer);
+    assert_eq!(command.stdin(Stdio::null()).status().unwrap().code(), Some(7));
+}
+
+#[test]
+fn a_report_replaces_the_last_one_only_when_the_program_ran() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    std::fs::write(&old, "the last one").unwrap();
+    for path in [&old, &new] {
+        let path = path.to_str().unwrap();
+        let output = run(&["--force", "--report", path, "--policy", "bind=99"], &["true"]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let script = "cat \"$0\"; exec /nonexistent";
+        let output = run(&["--force", "--quiet", "--report", path], &["sh", "-c", script, path]);
+        let before = if path.ends_with("old") { "the last one" } else { "" };
+        assert_eq!(text(&output.stdout), before, "{output:?}");
+        let written = std::fs::read_to_string(path).unwrap();
+        assert!(serde_json::from_str::<serde_json::Value>(&written).is_ok(), "{written}");
+        std::fs::write(&old, "the last one").unwrap();
+    }
+    std::fs::remove_file(&new).unwrap();
+    run(&["--force", "--report", new.to_str().unwrap()], &["no-such-command"]);
+    run(&["--report", new.to_str().unwrap(), "--policy", "bind=99"], &["true"]);
+    assert!(!new.exists(), "an empty report was left");
 }
 
 #[test]

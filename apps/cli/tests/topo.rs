@@ -190,7 +190,28 @@ fn bad_input_is_refused_in_one_sentence() {
         assert_eq!(message.lines().count(), 1, "{message}");
         assert!(message.contains("bad.json"), "{message}");
     }
+    for (content, words) in [
+        ("{\"format\":1,\"files\":{}}", "gather the machine again"),
+        ("{\"format\":1,\"name\":\"a\\nb\",\"files\":{}}", "line break or control character"),
+        ("{\"format\":1,\"origin\":{},\"height\":2,\"clusters\":[]}", "this is no machine"),
+    ] {
+        fs::write(&file, content).unwrap();
+        let message = refusal(&["topo", "--machine", bad]);
+        assert!(message.contains(words) && message.lines().count() == 1, "{message}");
+        assert!(!message.contains("mounted"), "{message}");
+    }
+    let good = stdout(&["topo", "--synthetic", "2x2", "--json"]);
+    for distance in ["-20", "20.5", "1000"] {
+        fs::write(&file, good.replacen("20", distance, 1)).unwrap();
+        let message = refusal(&["topo", "--machine", bad]);
+        let words = "expected a whole number from 10 to 255 as the distance in row 0, column 1";
+        assert!(message.contains(words) && message.lines().count() == 1, "{message}");
+    }
     assert_eq!(refusal(&["topo", "--machine", "/nonexistent"]).lines().count(), 1);
+    assert!(refusal(&["topo", "--synthetic", "-1x2"]).contains("`-1x2` is not a machine"));
+    assert!(refusal(&["gather", "--name", ""]).contains("a value is required for '--name"));
+    assert!(refusal(&["gather", "--name", "a\nb"]).contains("line break"));
+    assert!(refusal(&["gather", "/nonexistent/box"]).contains("there is no folder /nonexistent"));
     assert_eq!(refusal(&["topo", "--synthetic", "many"]).lines().count(), 1);
     assert_eq!(
         refusal(&["topo", "--svg", "/nonexistent/x", "--synthetic", "1x1"]).lines().count(),

@@ -15,6 +15,9 @@ use crate::measures::Measures;
 use crate::period::Period;
 use crate::trace::Trace;
 
+/// The version of the serialised form; raised when a reader of the old form would go wrong.
+pub const REPORT_FORMAT: u32 = 1;
+
 /// What to compare on.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -33,6 +36,8 @@ pub struct Plan {
 /// What came of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
+    /// [`REPORT_FORMAT`].
+    pub format: u32,
     /// The plan's.
     pub seed: u64,
     /// The plan's.
@@ -100,6 +105,7 @@ impl Plan {
         let machines = self.machines.iter().map(|spec| Ok((spec.to_string(), spec.machine()?)));
         let machines: Vec<_> = machines.collect::<Result<_, MachineError>>()?;
         let mut report = Report {
+            format: REPORT_FORMAT,
             seed: self.seed,
             nr_events: self.nr_events,
             machines: Vec::new(),

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use quartier_model::CpuList;
+use quartier_model::{CPUS_MAX, CpuList};
 
 use super::scene::Lookup;
 use super::state::{Given, State, StateFile, THREADS_MAX};
+use crate::numbers::number;
 use crate::strategy::StrategyOption;
 use crate::topo::source::{Source, is_dash, read_text};
 
@@ -50,15 +51,15 @@ pub struct StateOptions {
     state: Option<PathBuf>,
 
     /// T: threads on CPUs, such as 0=2,4-7=1
-    #[arg(long, value_name = "CPUS=THREADS", value_delimiter = ',')]
+    #[arg(long, value_name = "CPUS=THREADS", value_delimiter = ',', allow_hyphen_values = true)]
     threads_on: Vec<Given<u32>>,
 
     /// U: how busy CPUs are, in percent, such as 0=100,1-3=40
-    #[arg(long, value_name = "CPUS=PERCENT", value_delimiter = ',')]
+    #[arg(long, value_name = "CPUS=PERCENT", value_delimiter = ',', allow_hyphen_values = true)]
     usage: Vec<Given<f64>>,
 
     /// M: free pages of nodes, in base pages, such as 0=1000,1=0
-    #[arg(long, value_name = "NODES=PAGES", value_delimiter = ',')]
+    #[arg(long, value_name = "NODES=PAGES", value_delimiter = ',', allow_hyphen_values = true)]
     free: Vec<Given<u64>>,
 }
 
@@ -89,11 +90,14 @@ impl StateOptions {
 #[derive(Debug, clap::Args)]
 pub struct RequestOptions {
     /// The CPU that creates, forks, asks for memory, or has too much to do (not for exec)
-    #[arg(long, value_name = "CPU")]
+    #[arg(
+        long, value_name = "CPU", allow_negative_numbers = true,
+        value_parser = number(0..=CPUS_MAX as u32 - 1)
+    )]
     pub from_cpu: Option<u32>,
 
     /// CPUs that may be chosen, such as 0-3,8 (not for memory) [default: all]
-    #[arg(long, value_name = "CPUS")]
+    #[arg(long, value_name = "CPUS", allow_hyphen_values = true)]
     pub allowed: Option<CpuList>,
 
     /// Which clusters go first (thread) [default: thesis]
@@ -101,36 +105,57 @@ pub struct RequestOptions {
     pub strategy: Option<StrategyOption>,
 
     /// The highest level of `topo --tree` that the way up may reach (thread) [default: the root's]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(
+        long, value_name = "LEVEL", allow_negative_numbers = true,
+        value_parser = number(0..=u8::MAX)
+    )]
     pub level_max: Option<u8>,
 
     /// What the random numbers of ties are made from (exec) [default: 0]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(
+        long, value_name = "NUMBER", allow_negative_numbers = true,
+        value_parser = number(0..=u64::MAX)
+    )]
     pub seed: Option<u64>,
 
     /// Base pages of which a cluster must have more free ones (exec) [default: half the pages of the
     /// smallest node with memory, of 4 KiB each]
-    #[arg(long, value_name = "PAGES")]
+    #[arg(
+        long, value_name = "PAGES", allow_negative_numbers = true,
+        value_parser = number(0..=u64::MAX)
+    )]
     pub free_pages_min: Option<u64>,
 
     /// R: threads on the CPU that could run and do not (balance) [default: 1]
-    #[arg(long, value_name = "THREADS")]
+    #[arg(
+        long, value_name = "THREADS", allow_negative_numbers = true,
+        value_parser = number(0..=THREADS_MAX)
+    )]
     pub ready: Option<u32>,
 
     /// Free base pages that the node must have (memory) [default: 1]
-    #[arg(long, value_name = "PAGES")]
+    #[arg(
+        long, value_name = "PAGES", allow_negative_numbers = true,
+        value_parser = number(1..=u64::MAX)
+    )]
     pub pages: Option<u64>,
 
     /// A free block of 2^ORDER contiguous pages that it must have, too (memory)
-    #[arg(long, value_name = "ORDER", value_parser = clap::value_parser!(u8).range(0..=32))]
+    #[arg(
+        long, value_name = "ORDER", allow_negative_numbers = true,
+        value_parser = number(0..=32u8)
+    )]
     pub order: Option<u8>,
 
     /// Nodes that the pages may come from, such as 0,2 (memory) [default: all]
-    #[arg(long, value_name = "NODES")]
+    #[arg(long, value_name = "NODES", allow_hyphen_values = true)]
     pub nodes: Option<CpuList>,
 
     /// How many threads the group has (group)
-    #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
+    #[arg(
+        long, value_name = "THREADS", allow_negative_numbers = true,
+        value_parser = number(1..=THREADS_MAX)
+    )]
     pub threads: Option<u32>,
 }
 

@@ -1,15 +1,16 @@
 //! The state of a machine that a decision is replayed on: a file, or a few options.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{anyhow, bail};
 use quartier_decide::dqdt::{BLOCK_ORDERS, FreeMemory, Usage};
 use quartier_model::{CpuId, CpuList, NodeId};
+use quartier_observe::json_complaint;
 use serde::Deserialize;
 
 use super::scene::Lookup;
+use crate::numbers::number;
 
 /// The version of the file.
 const STATE_FORMAT: u32 = 1;
@@ -66,7 +67,7 @@ impl StateFile {
         if let Some(found) = found.filter(|found| *found != STATE_FORMAT) {
             bail!("state format {found} is not {STATE_FORMAT}");
         }
-        file.map_err(|error| anyhow!("this is no machine state: {}", printable(&error.to_string())))
+        file.map_err(|error| anyhow!("this is no machine state: {}", json_complaint(&error)))
     }
 
     /// The same from options.
@@ -194,11 +195,6 @@ fn insert<K: Ord, V>(
     Ok(())
 }
 
-/// Text of others, so that it cannot write to the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 /// `0-3=2`: a value for each of some ids.
 #[derive(Clone, Debug)]
 pub struct Given<T> {
@@ -206,7 +202,36 @@ pub struct Given<T> {
     value: T,
 }
 
-impl<T: FromStr<Err: fmt::Display>> FromStr for Given<T> {
+/// What may be given for ids.
+pub trait Value: Sized {
+    /// Reads it; the error says what to give.
+    fn read(text: &str) -> Result<Self, String>;
+}
+
+/// Threads on each CPU.
+impl Value for u32 {
+    fn read(text: &str) -> Result<Self, String> {
+        number(0..=THREADS_MAX)(text)
+    }
+}
+
+/// Free pages of each node.
+impl Value for u64 {
+    fn read(text: &str) -> Result<Self, String> {
+        number(0..=Self::MAX)(text)
+    }
+}
+
+/// Usage of each CPU, in percent. That it is at most 100 is seen to where states from files are, too.
+impl Value for f64 {
+    fn read(text: &str) -> Result<Self, String> {
+        let percent = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok();
+        let percent = percent.filter(|percent: &Self| percent.is_finite());
+        percent.ok_or_else(|| "give 0 to 100, such as 40 or 40%".to_owned())
+    }
+}
+
+impl<T: Value> FromStr for Given<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -217,7 +242,7 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Given<T> {
             return Err("an id is missing before the =".to_owned());
         }
         let value = value.trim();
-        let value = value.parse().map_err(|error: T::Err| format!("`{value}`: {error}"))?;
+        let value = T::read(value).map_err(|remedy| format!("{remedy}, not `{value}`"))?;
         Ok(Self { ids, value })
     }
 }

@@ -104,22 +104,20 @@ fn push_way_up(text: &mut String, attempt: &Attempt) {
     let _ = writeln!(text, "  up, until {}", first.condition);
     let rows = attempt.way_up.iter().enumerate().map(|(at, step)| {
         let is_last = at + 1 == attempt.way_up.len();
-        let goes_down = !attempt.way_down.is_empty();
         [
             step.cluster.to_string(),
             load_text(&step.load, attempt.attempt, step.condition, false),
-            what_followed(step, is_last, goes_down).to_owned(),
+            what_followed(step, is_last).to_owned(),
         ]
     });
     push_table(text, "    ", &rows.collect::<Vec<_>>());
 }
 
-fn what_followed(step: &StepUp, is_last: bool, goes_down: bool) -> &'static str {
-    match (step.holds, is_last, goes_down) {
-        (true, ..) => "holds: down from here",
-        (false, false, _) => "does not hold: up",
-        (false, true, true) => "does not hold, and this is the top: down from here all the same",
-        (false, true, false) => "does not hold, and this is the top: no way down",
+fn what_followed(step: &StepUp, is_last: bool) -> &'static str {
+    match (step.holds, is_last) {
+        (true, _) => "holds: down from here",
+        (false, false) => "does not hold: up",
+        (false, true) => "does not hold, and this is the top: no way down",
     }
 }
 

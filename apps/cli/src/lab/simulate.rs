@@ -1,12 +1,11 @@
 //! `quartier lab simulate`.
 
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use quartier_model::NODES_MAX;
 use quartier_simulate::loads::Load;
 use quartier_simulate::machines::{MachineSpec, Shape};
@@ -14,6 +13,8 @@ use quartier_simulate::period::Period;
 use quartier_simulate::report::{Plan, Report};
 use quartier_simulate::{chart, text};
 
+use crate::numbers::number;
+use crate::output::Output;
 use crate::say;
 use crate::topo::source::{is_dash, print};
 
@@ -42,22 +43,25 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A machine to decide for; may be repeated [default: mesh]
-    #[arg(long, value_name = "NAME|SPEC")]
+    #[arg(long, value_name = "NAME|SPEC", allow_hyphen_values = true)]
     machine: Vec<MachineSpec>,
     /// A load to place; may be repeated [default: steady]
     #[arg(long, value_name = "NAME")]
     load: Vec<Load>,
     /// How often U and M are renewed; may be repeated [default: 10ms]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     period: Vec<Period>,
     /// Threads that start, and threads that end, in each run
     #[arg(
-        long, value_name = "N", default_value_t = 100_000,
-        value_parser = clap::value_parser!(u64).range(100..=10_000_000)
+        long, value_name = "N", default_value_t = 100_000, allow_negative_numbers = true,
+        value_parser = number(100..=10_000_000u64)
     )]
     events: u64,
     /// Where all random numbers come from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(
+        long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
+        value_parser = number(0..=u64::MAX)
+    )]
     seed: u64,
     /// Every machine, load and period, where none is given
     #[arg(long)]
@@ -76,6 +80,8 @@ impl Args {
         if draws_only && self.json {
             bail!("--json and --svg - both want the standard output: give the drawing a file");
         }
+        let drawing = self.svg.as_deref().filter(|path| !is_dash(path)).map(Output::open);
+        let drawing = drawing.transpose()?;
         let progress = Progress::new(self.plan());
         let report = progress.plan.run(|nr_done, what| progress.tell(nr_done, what));
         progress.clear();
@@ -84,12 +90,10 @@ impl Args {
             print(&chart::draw(&report))?;
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(path) = &self.svg {
-            fs::write(path, chart::draw(&report))
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        // Both are tried: a full disk is no reason to lose the table.
+        let is_drawn = drawing.map_or(Ok(()), |drawing| drawing.write(&chart::draw(&report)));
         print(&self.printed(&report)?)?;
-        Ok(ExitCode::SUCCESS)
+        is_drawn.map(|()| ExitCode::SUCCESS)
     }
 
     fn plan(&self) -> Plan {

@@ -1,11 +1,12 @@
 //! `quartier run`.
 
+mod check;
 mod options;
+mod report;
 mod summary;
 mod tree;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ use quartier_model::{Bytes, CpuList, Machine, NodeOsId};
 use quartier_observe::{Host, Pid};
 use quartier_session::{Config, CpuBits, Pin, Policy, Rung};
 
+use crate::numbers::number;
 use crate::say;
 use crate::strategy::StrategyOption;
 use options::{PinOption, PolicyOption, RungOption};
@@ -33,6 +35,10 @@ Examples:
 
 Exit status: the program's own; 128 + N if signal N ended it; 2 if it could not be run.";
 
+/// What `--block` and `--block-max` are by default.
+const BLOCK: Bytes = Bytes(64 << 10);
+const BLOCK_MAX: Bytes = Bytes(2 << 20);
+
 /// Options of `quartier run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -41,32 +47,37 @@ pub struct Args {
     #[arg(long, value_name = "POLICY", default_value = "next-touch")]
     policy: PolicyOption,
     /// How firmly a thread is held: on its node, on its cpu, or none (threads are not placed)
-    #[arg(long, value_name = "HOLD", value_enum, default_value_t = PinOption::Node)]
-    pin: PinOption,
+    /// [default: node]
+    #[arg(long, value_name = "HOLD", value_enum)]
+    pin: Option<PinOption>,
     /// Which node a thread goes to when its creator's has no idle CPU: the emptiest (thesis), the
-    /// fullest that has one (packed), or from the start the emptiest of all (spread)
-    #[arg(long, value_name = "ORDER", value_enum, default_value_t = StrategyOption::Thesis)]
-    strategy: StrategyOption,
+    /// fullest that has one (packed), or from the start the emptiest of all (spread) [default: thesis]
+    #[arg(long, value_name = "ORDER", value_enum)]
+    strategy: Option<StrategyOption>,
     /// Whose decision tree: auto shares one with the user's other runs (or the machine's, where an
-    /// administrator made one), own knows this run only, DIR is a shared one elsewhere
-    #[arg(long, value_name = "auto|own|DIR", default_value = "auto")]
-    tree: TreeOption,
-    /// Size of the block that goes to the thread that touches it
-    #[arg(long, value_name = "SIZE", default_value = "64K")]
-    block: Bytes,
+    /// administrator made one), own knows this run only, DIR is a shared one elsewhere [default: auto]
+    #[arg(long, value_name = "auto|own|DIR", value_parser = TreeOption::parser())]
+    tree: Option<TreeOption>,
+    /// Size of the block that goes to the thread that touches it [default: 64K]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    block: Option<Bytes>,
     /// Size up to which blocks grow while a thread sweeps; the value of --block for fixed blocks
-    #[arg(long, value_name = "SIZE", default_value = "2M")]
-    block_max: Bytes,
+    /// [default: 2M]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    block_max: Option<Bytes>,
     /// Split huge pages into blocks; otherwise one that a sweep meets at its start stays whole
     #[arg(long)]
     split_huge: bool,
     /// Let a process with one thread fill at most this share of a node's memory (R_max of the
     /// thesis); 0: no limit
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long, value_name = "PERCENT", default_value_t = 0, allow_negative_numbers = true,
+        value_parser = number(0..=100u32)
+    )]
     initial_share: u32,
-    /// By which kernel interface pages are caught: auto takes the best that works
-    #[arg(long, value_name = "RUNG", value_enum, default_value_t = RungOption::Auto)]
-    rung: RungOption,
+    /// By which kernel interface pages are caught: auto takes the best that works [default: auto]
+    #[arg(long, value_name = "RUNG", value_enum)]
+    rung: Option<RungOption>,
     /// Load the runtime even where it cannot help (one node), to measure or test it
     #[arg(long)]
     force: bool,
@@ -74,7 +85,10 @@ pub struct Args {
     #[arg(long, hide = true)]
     always_copy: bool,
     /// How long a helper stays that has nothing marked, to test how one goes and the next comes
-    #[arg(long, value_name = "MS", hide = true, default_value_t = Config::HELPER_IDLE_MS)]
+    #[arg(
+        long, value_name = "MS", hide = true, default_value_t = Config::HELPER_IDLE_MS,
+        allow_negative_numbers = true, value_parser = number(0..=u32::MAX)
+    )]
     helper_idle_ms: u32,
     /// Write the report as JSON to this file (- for standard error)
     #[arg(long, value_name = "FILE")]
@@ -93,28 +107,30 @@ pub struct Args {
 impl Args {
     /// Runs the program; gives its exit status.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.check_blocks()?;
+        self.check()?;
         let program = Program::find(&self.command[0], std::env::var_os("PATH").as_deref())?;
         let host = Host::live();
         let machine = host.machine()?;
         let limits = host.process_limits(Pid::Own)?;
         let memory_policy = self.memory_policy(&machine, limits.nodes.as_ref())?;
+        // Before the program starts: what cannot be written is no reason to run it in vain.
+        let destination = self.destination()?;
         if let Some(hindrance) = self.hindrance(&program, &machine) {
+            // Nothing of us is left to write it afterwards.
+            report::write(destination, &Report::of_nothing(self.policy.policy(), &hindrance))?;
             self.say(&format!("runs as it is: {hindrance}"));
-            if let Some(path) = self.report_path() {
-                write_report(path, &Report::of_nothing(self.policy.policy(), &hindrance))?;
-            }
             return Err(replace(&program, &self.command).into());
         }
         let found = probe();
         self.say_what_is_missing(found);
         let runtime = runtime_library()?;
-        let tree = RunTree::open(&self.tree, &machine, |sentence| self.say(sentence))?;
-        let places = self.pin.pin() != Pin::None && self.policy.policy() != Policy::None;
+        let tree = self.tree.as_ref().unwrap_or(&TreeOption::Auto);
+        let tree = RunTree::open(tree, &machine, |sentence| self.say(sentence))?;
+        let places = self.why_not_placed().is_none();
         let config = self.config(&machine, &limits.cpus, found.rung);
         let config = Config { isolated: host.isolated_cpus()?.iter().collect(), ..config };
         let cpus = config.allowed.without(&config.isolated).iter().collect();
-        let start = places.then(|| tree.place_program(&machine, &cpus, self.pin.pin()));
+        let start = places.then(|| tree.place_program(&machine, &cpus, self.pin()));
         let launched = launch(&Request {
             program: &program,
             command: &self.command,
@@ -125,24 +141,25 @@ impl Args {
             config,
             memory_policy,
         })?;
-        self.tell(&launched.report)?;
+        self.tell(destination, &launched.report);
+        // Whatever became of the report: the program ran, and the status is the program's.
         Ok(ExitCode::from(launched.shell_status()))
     }
 
-    fn check_blocks(&self) -> anyhow::Result<()> {
-        for (option, size) in [("--block", self.block), ("--block-max", self.block_max)] {
-            if !size.0.is_power_of_two() || !(4 << 10..=2 << 20).contains(&size.0) {
-                bail!("{option} {size}: a block is a power of two between 4K and 2M; try 64K");
-            }
-        }
-        if self.block_max < self.block {
-            bail!(
-                "--block-max {} is below --block {}: blocks only grow; give at least that much",
-                self.block_max,
-                self.block
-            );
-        }
-        Ok(())
+    fn pin(&self) -> Pin {
+        self.pin.unwrap_or(PinOption::Node).pin()
+    }
+
+    fn rung(&self) -> RungOption {
+        self.rung.unwrap_or(RungOption::Auto)
+    }
+
+    fn block(&self) -> Bytes {
+        self.block.unwrap_or(BLOCK)
+    }
+
+    fn block_max(&self) -> Bytes {
+        self.block_max.unwrap_or(BLOCK_MAX)
     }
 
     /// Why the runtime would be of no use at all in this program.
@@ -158,16 +175,16 @@ impl Args {
     }
 
     fn say_what_is_missing(&self, found: RungProbe) {
-        let wanted = self.policy.policy() == Policy::NextTouch && self.rung != RungOption::None;
+        let wanted = self.policy.policy() == Policy::NextTouch && self.rung() != RungOption::None;
         if let (true, Some(reason)) = (wanted, found.reason) {
             self.say(reason.sentence());
         } else if wanted
-            && (self.rung.highest() as u32) > found.rung as u32
-            && self.rung != RungOption::Auto
+            && (self.rung().highest() as u32) > found.rung as u32
+            && self.rung() != RungOption::Auto
         {
             self.say(&format!(
                 "rung {} does not work on this kernel, {} does; using that",
-                self.rung.highest().name(),
+                self.rung().highest().name(),
                 found.rung.name()
             ));
         }
@@ -178,15 +195,15 @@ impl Args {
             |os_id: &u32| machine.cpus().iter().any(|cpu| cpu.online && cpu.os_id.0 == *os_id);
         let allowed: CpuBits = cpus.iter().filter(online).collect();
         let mut config = Config::new(self.policy.policy(), allowed);
-        config.pin = self.pin.pin() as u32;
-        config.strategy = self.strategy.session() as u32;
-        config.rung_max = (self.rung.highest() as u32).min(found as u32);
+        config.pin = self.pin() as u32;
+        config.strategy = self.strategy.unwrap_or(StrategyOption::Thesis).session() as u32;
+        config.rung_max = (self.rung().highest() as u32).min(found as u32);
         config.initial_share_percent = self.initial_share;
         config.always_copy = u32::from(self.always_copy);
         config.helper_idle_ms = self.helper_idle_ms;
         config.split_huge = u32::from(self.split_huge);
-        config.block_bytes = self.block.0;
-        config.block_bytes_max = self.block_max.0;
+        config.block_bytes = self.block().0;
+        config.block_bytes_max = self.block_max().0;
         config
     }
 
@@ -221,34 +238,11 @@ impl Args {
         }
     }
 
-    fn report_path(&self) -> Option<&Path> {
-        if self.json { Some(Path::new("-")) } else { self.report.as_deref() }
-    }
-
-    fn tell(&self, report: &Report) -> anyhow::Result<()> {
-        if let Some(path) = self.report_path() {
-            write_report(path, report)?;
-        }
-        if !self.quiet && self.report_path().is_none() {
-            say::text(&summary::text(report));
-        }
-        Ok(())
-    }
-
     fn say(&self, sentence: &str) {
         if !self.quiet {
             say::sentence(&format!("{}: {sentence}", self.command[0].to_string_lossy()));
         }
     }
-}
-
-fn write_report(path: &Path, report: &Report) -> anyhow::Result<()> {
-    let json = serde_json::to_string_pretty(report)?;
-    if path == Path::new("-") {
-        return writeln!(std::io::stderr(), "{json}").context("cannot write the report");
-    }
-    std::fs::write(path, json + "\n")
-        .with_context(|| format!("cannot write the report to {}", path.display()))
 }
 
 /// The runtime lies beside the command (built tree), or in `../lib/quartier` (installed).

@@ -1,10 +1,9 @@
 //! Which decision tree a run decides by, and where its program starts.
 
-use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use quartier_act::{Start, TreeFiles};
 use quartier_decide::dqdt::{Allowed, RecordId, Tree};
 use quartier_decide::policy::Exec;
@@ -23,14 +22,13 @@ pub enum TreeOption {
     In(PathBuf),
 }
 
-impl FromStr for TreeOption {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "auto" => Self::Auto,
-            "own" => Self::Own,
-            directory => Self::In(directory.into()),
+impl TreeOption {
+    /// Reads any path but the empty one, which is refused as it is everywhere.
+    pub fn parser() -> impl TypedValueParser<Value = Self> {
+        PathBufValueParser::new().map(|path| match path.to_str() {
+            Some("auto") => Self::Auto,
+            Some("own") => Self::Own,
+            _ => Self::In(path),
         })
     }
 }

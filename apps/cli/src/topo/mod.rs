@@ -7,14 +7,14 @@ mod text;
 mod tree;
 pub mod view;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use quartier_decide::dqdt::Tree;
 use quartier_model::Machine;
 
+use crate::output::Output;
 use names::Names;
 use source::{Source, is_dash, print};
 use view::View;
@@ -74,14 +74,13 @@ impl Args {
         if self.all && self.svg.is_some() && !self.tree {
             bail!("--all says nothing to a drawing of the machine: it leaves nothing out");
         }
+        let output = self.svg.as_deref().filter(|path| !is_dash(path)).map(Output::open);
+        let output = output.transpose()?;
         let machine = self.source.read()?;
         let text = if self.tree { self.tree(&machine)? } else { self.machine(&machine)? };
-        match &self.svg {
-            Some(path) if !is_dash(path) => {
-                fs::write(path, text)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-            }
-            _ => print(&text)?,
+        match output {
+            Some(output) => output.write(&text)?,
+            None => print(&text)?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -19,7 +19,7 @@ pub struct Source {
     pub machine: Option<PathBuf>,
 
     /// A made-up machine: NODESxCPUS, or the CPUs of each node separated by commas
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     synthetic: Option<String>,
 }
 

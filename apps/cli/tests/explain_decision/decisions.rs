@@ -30,7 +30,9 @@ fn a_full_machine_takes_three_attempts() {
         &[
             "Attempt 1: an idle core up, until T < N",
             "Attempt 2: a CPU that is not fully used up, until T < N or U < 100",
-            "nodes 0-3 (level 1) T 8, N 8, U 100 does not hold, and this is the top: down from here all the same",
+            "nodes 0-3 (level 1) T 8, N 8, U 100 does not hold, and this is the top: no way down",
+            // Where the second ended; it has no way up of its own.
+            "Attempt 3: the least loaded CPU down in nodes 0-3 (level 1)",
             "by U ↑, T / N ↑, D ↑",
             "in attempt 3",
         ],

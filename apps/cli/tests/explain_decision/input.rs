@@ -53,6 +53,14 @@ fn free_blocks_are_counted_by_order() {
 }
 
 #[test]
+fn usage_may_have_its_sign() {
+    let line = |usage: &str| {
+        decided(&format!("balance --synthetic 2x4 --from-cpu 0 --threads-on 0=3 --usage {usage}"))
+    };
+    assert_eq!(line("0=100%,1-7=19.6%"), line("0=100,1-7=19.6"));
+}
+
+#[test]
 fn an_empty_state_is_a_state() {
     let (_dir, path) = file("{\"format\": 1}");
     has(
@@ -69,17 +77,38 @@ fn bad_options_are_refused_in_one_sentence() {
         ("thread --synthetic 4x2 --allowed x", "not a list of ids"),
         ("thread --synthetic 4x2 --threads-on 8=1", "there is no CPU 8"),
         ("thread --synthetic 4x2 --threads-on 0", "ID=VALUE"),
-        ("thread --synthetic 4x2 --threads-on 0=many", "many"),
+        (
+            "thread --synthetic 4x2 --threads-on 0=many",
+            "give a whole number from 0 to 4194304, not",
+        ),
+        ("thread --synthetic 4x2 --threads-on 0=-1", "from 0 to 4194304, not `-1`"),
+        ("thread --synthetic 4x2 --threads-on -1=1", "`-1` is not a list of ids"),
+        ("thread --synthetic 4x2 --allowed 0-4294967295", "an id is at most 8191"),
+        ("thread --synthetic 4x2 --allowed -1-3", "`-1-3` is not a list of ids"),
+        ("thread --synthetic 4x2 --from-cpu x", "give a whole number from 0 to 8191"),
+        ("thread --synthetic 4x2 --from-cpu -1", "give a whole number from 0 to 8191"),
+        ("thread --synthetic 4x2 --level-max -1", "give a whole number from 0 to 255"),
+        ("thread --synthetic 4x2 --level-max 256", "give a whole number from 0 to 255"),
+        ("thread --synthetic 4x2 --usage 0=half", "give 0 to 100, such as 40 or 40%, not `half`"),
+        ("thread --synthetic 4x2 --usage 0=101%", "usage of CPU 0 is 101 %"),
+        ("exec --synthetic 4x2 --seed -1", "give a whole number from 0 to 18446744073709551615"),
+        ("exec --synthetic 4x2 --free-pages-min 1.5", "give a whole number from 0 to"),
+        ("balance --synthetic 4x2 --ready -1", "give a whole number from 0 to 4194304"),
+        ("memory --synthetic 4x2 --pages 0", "give a whole number from 1 to"),
+        ("memory --synthetic 4x2 --order -1", "give a whole number from 0 to 32"),
+        ("memory --synthetic 4x2 --nodes -1", "`-1` is not a list of ids"),
+        ("thread --synthetic -4x2", "`-4x2` is not a machine"),
+        ("thread --nonsense", "see `quartier explain-decision --help`"),
         ("thread --synthetic 4x2 --threads-on 0=1,0=1", "threads of CPU 0 are given twice"),
         ("thread --synthetic 4x2 --threads-on 0-7=4000000", "Linux has at most 4194304"),
         ("thread --synthetic 4x2 --usage 0=101", "usage of CPU 0 is 101 %"),
         ("thread --synthetic 4x2 --usage 0=nan", "give 0 to 100"),
         ("thread --synthetic 4x2 --free 4=1", "there is no node 4: the machine has nodes 0-3"),
-        ("thread --synthetic 4x2 --free 0=-1", "-1"),
+        ("thread --synthetic 4x2 --free 0=-1", "from 0 to 18446744073709551615, not `-1`"),
         ("memory --synthetic 4x2 --nodes 9", "there is no node 9"),
-        ("memory --synthetic 4x2 --order 99", "99"),
+        ("memory --synthetic 4x2 --order 99", "give a whole number from 0 to 32"),
         ("group --synthetic 4x2", "group needs --threads"),
-        ("group --synthetic 4x2 --threads 0", "0"),
+        ("group --synthetic 4x2 --threads 0", "give a whole number from 1 to 4194304"),
         ("balance --synthetic 4x2", "balance needs --from-cpu"),
         ("exec --synthetic 4x2 --from-cpu 0", "--from-cpu says nothing to exec"),
         ("fork --synthetic 4x2 --strategy packed", "it is for thread"),
@@ -96,6 +125,9 @@ fn bad_options_are_refused_in_one_sentence() {
     ] {
         let message = refused(line);
         assert!(message.contains(part), "{line}: {message}");
+        for rust in ["digit", "literal", "target type", "..="] {
+            assert!(!message.contains(rust), "{line}: {message}");
+        }
     }
     for line in ["thread --from-cpu 5", "thread --threads-on 4-5=1", "thread --usage 9=1"] {
         assert!(refused(&oddities(line)).contains("is offline: nothing runs there"), "{line}");
@@ -117,7 +149,10 @@ fn bad_state_files_are_refused_in_one_sentence() {
         (r#"{"format": 1, "load": [{"cpus": "0", "thread": 1}]}"#, "unknown field `thread`"),
         (r#"{"format": 1, "load": [{"cpus": "3-1"}]}"#, "a range runs upwards"),
         (r#"{"format": 1, "load": [{"cpus": "9"}]}"#, "there is no CPU 9"),
-        (r#"{"format": 1, "load": [{"cpus": "0", "threads": -1}]}"#, "-1"),
+        (
+            r#"{"format": 1, "load": [{"cpus": "0", "threads": -1}]}"#,
+            "integer `-1`, expected a whole number from 0 to 4294967295 at line 1",
+        ),
         (r#"{"format": 1, "load": [{"cpus": "0", "usage_percent": 1e9}]}"#, "give 0 to 100"),
         (
             r#"{"format": 1, "load": [{"cpus": "0-1", "threads": 1}, {"cpus": "1", "threads": 1}]}"#,
@@ -151,7 +186,9 @@ fn bad_machine_files_are_refused_in_one_sentence() {
         ("at least one online CPU", |machine| machine["cpus"] = Value::Array(Vec::new())),
         ("at least one node", |machine| machine["nodes"] = Value::Array(Vec::new())),
         ("names node 9", |machine| machine["cpus"][0]["node"] = 9.into()),
-        ("-20", |machine| machine["distances"]["rows"][0][1] = (-20).into()),
+        ("as the distance in row 0, column 1", |machine| {
+            machine["distances"]["rows"][0][1] = (-20).into()
+        }),
         ("nothing is nearer than 10", |machine| machine["distances"]["rows"][0][1] = 9.into()),
         // A tree of one's own, which might go in circles, is nothing that a file may bring.
         ("unknown field `clusters`", |machine| {
