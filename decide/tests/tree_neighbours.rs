@@ -194,7 +194,7 @@ proptest! {
 /// of nearly equal size, so a socket that is larger than a part is cut.
 #[test]
 fn a_socket_is_whole_among_single_nodes_too() {
-    for nr_nodes in 5..=12 {
+    for nr_nodes in 5..=12_usize {
         for near in (2..=4).flat_map(|size| (0..=nr_nodes - size).map(move |at| at..at + size)) {
             let part_max = nr_nodes.div_ceil(nr_nodes.div_ceil(4));
             if near.len() > part_max {
