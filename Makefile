@@ -76,8 +76,10 @@ man: deps ## Man pages and shell completions, from the command line's one defini
 
 install: build man ## Install below $(DESTDIR)$(PREFIX)
 	install -D -m 755 "$(TARGET)/release/quartier" "$(DESTDIR)$(PREFIX)/bin/quartier"
-	install -D -m 755 "$(TARGET)/release/libquartier_preload.so" \
-		"$(DESTDIR)$(PREFIX)/lib/quartier/libquartier_preload.so"
+	for library in libquartier_preload.so libquartier_plugin.so; do \
+		install -D -m 755 "$(TARGET)/release/$$library" \
+			"$(DESTDIR)$(PREFIX)/lib/quartier/$$library" || exit 1; \
+	done
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -m 644 "$(TARGET)"/pages/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1/"
 	install -D -m 644 "$(TARGET)/pages/completions/quartier.bash" \

@@ -64,6 +64,7 @@ check_build() {
     has git || need "git" "git"
     has pgrep || need "pgrep and pkill (tests look for what is left behind)" "procps"
     has numactl || need "numactl (tests bind programs with it)" "numactl"
+    has valgrind || need "valgrind (the lab's caches are compared with its cachegrind)" "valgrind"
     # Any one of these: crates are fetched over TLS.
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
         [ -e /etc/ssl/cert.pem ] || need "certificates (to fetch crates)" "ca-certificates"

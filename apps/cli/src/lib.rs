@@ -6,6 +6,7 @@
 mod cli;
 mod explain_decision;
 mod gather;
+mod installed;
 mod lab;
 mod numbers;
 mod output;

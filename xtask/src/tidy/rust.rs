@@ -6,8 +6,15 @@ use crate::workspace::{File, Package};
 
 /// Where `unsafe` may be written: the effects, parts that other programs link, and the shared
 /// object's initialisers. Everywhere else the compiler forbids it.
-const UNSAFE_FOLDERS: [&str; 6] =
-    ["act/", "percore/", "shared/", "apps/libquartier/", "apps/runtime/", "lab/treebench/"];
+const UNSAFE_FOLDERS: [&str; 7] = [
+    "act/",
+    "percore/",
+    "shared/",
+    "apps/libquartier/",
+    "apps/runtime/",
+    "lab/treebench/",
+    "lab/plugin/",
+];
 
 /// Folders of pure code, and what of the standard library is not pure.
 const PURE_FOLDERS: [&str; 2] = ["model/src/", "decide/src/"];

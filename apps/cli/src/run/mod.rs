@@ -7,15 +7,16 @@ mod summary;
 mod tree;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use quartier_act::{MemoryPolicy, Program, Report, Request, RungProbe, launch, probe, replace};
 use quartier_model::{Bytes, CpuList, Machine, NodeOsId};
 use quartier_observe::{Host, Pid};
 use quartier_session::{Config, CpuBits, Pin, Policy, Rung};
 
+use crate::installed;
 use crate::numbers::number;
 use crate::say;
 use crate::strategy::StrategyOption;
@@ -123,7 +124,7 @@ impl Args {
         }
         let found = probe();
         self.say_what_is_missing(found);
-        let runtime = runtime_library()?;
+        let runtime = installed::library("libquartier_preload.so", "the runtime")?;
         let tree = self.tree.as_ref().unwrap_or(&TreeOption::Auto);
         let tree = RunTree::open(tree, &machine, |sentence| self.say(sentence))?;
         let places = self.why_not_placed().is_none();
@@ -243,19 +244,4 @@ impl Args {
             say::sentence(&format!("{}: {sentence}", self.command[0].to_string_lossy()));
         }
     }
-}
-
-/// The runtime lies beside the command (built tree), or in `../lib/quartier` (installed).
-fn runtime_library() -> anyhow::Result<PathBuf> {
-    const NAME: &str = "libquartier_preload.so";
-    let here = std::env::current_exe().context("cannot find out where quartier is")?;
-    let beside = here.with_file_name(NAME);
-    let installed =
-        here.parent().and_then(Path::parent).map(|up| up.join("lib/quartier").join(NAME));
-    [Some(beside), installed].into_iter().flatten().find(|path| path.exists()).with_context(|| {
-        format!(
-            "the runtime {NAME} is not beside {}; run `make build` or reinstall",
-            here.display()
-        )
-    })
 }

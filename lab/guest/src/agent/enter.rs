@@ -11,10 +11,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use quartier_marker::Facts;
 use rustix::fs::Mode;
 use rustix::process::{Gid, Rlimit, Uid};
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::frame::Start;
 use crate::limits::RESOURCES;
 
@@ -28,7 +29,7 @@ const STATUS_NOT_EXECUTABLE: i32 = 126;
 pub fn enter(plan: &Path) -> Result<Infallible> {
     let error = match prepare(plan) {
         Err(error) => error.to_string(),
-        Ok(start) => {
+        Ok((start, facts)) => {
             let program = start.command.first().cloned().unwrap_or_default();
             let program = Path::new(OsStr::from_bytes(&program)).to_owned();
             let mut command = Command::new(&program);
@@ -40,6 +41,9 @@ pub fn enter(plan: &Path) -> Result<Infallible> {
                     .iter()
                     .map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))),
             );
+            if let Some(facts) = facts {
+                quartier_marker::start(&facts);
+            }
             format!("cannot run {}: {}", program.display(), command.exec())
         }
     };
@@ -47,9 +51,11 @@ pub fn enter(plan: &Path) -> Result<Infallible> {
     std::process::exit(STATUS_NOT_EXECUTABLE)
 }
 
-fn prepare(plan: &Path) -> Result<Start> {
+fn prepare(plan: &Path) -> Result<(Start, Option<Facts>)> {
     let bytes = fs::read(plan).path("read", plan)?;
     let start: Start = postcard::from_bytes(&bytes).map_err(io::Error::other).path("read", plan)?;
+    // Only root may, so before the user changes.
+    let facts = start.is_counted.then(be_counted).transpose()?;
     rustix::process::setsid().doing("start a session")?;
     if start.terminal.is_some() {
         rustix::process::ioctl_tiocsctty(rustix::stdio::stdin()).doing("take the terminal")?;
@@ -67,5 +73,15 @@ fn prepare(plan: &Path) -> Result<Start> {
     rustix::thread::set_thread_uid(Uid::from_raw(start.uid)).doing("set the user")?;
     let folder = Path::new(OsStr::from_bytes(&start.directory));
     std::env::set_current_dir(folder).path("enter", folder)?;
-    Ok(start)
+    Ok((start, facts))
+}
+
+/// Goes to a control group of its own, by which the instrument knows the command and its children.
+fn be_counted() -> Result<Facts> {
+    let group = Path::new("/sys/fs/cgroup/counted");
+    fs::create_dir_all(group).path("create", group)?;
+    let members = group.join("cgroup.procs");
+    fs::write(&members, "0").path("write", &members)?;
+    Facts::read(Path::new("/"))
+        .map_err(|error| Error::refused(format!("nothing can be counted: {error}")))
 }

@@ -54,6 +54,9 @@ pub fn run(start: &Start, host: &Host, from_host: File) -> Result<Exit> {
         })
         .collect();
     let exit = reap_until(child)?;
+    if start.is_counted {
+        quartier_marker::stop();
+    }
     ended.store(true, Ordering::SeqCst);
     for reader in readers {
         let _ = reader.join();

@@ -13,6 +13,7 @@ use rustix::fs::MemfdFlags;
 
 use super::Request;
 use super::console::Tail;
+use super::instrument;
 use crate::agent::PORT;
 use crate::error::{Context, Error, Result};
 
@@ -30,6 +31,15 @@ const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 loglevel=5 nokaslr mitigations
 /// The same for a processor that QEMU emulates: its clock is the host's, so that measuring and
 /// watching it costs seconds and finds nothing.
 const KERNEL_ARGS_EMULATED: &str = " lpj=8000000 tsc=reliable";
+
+/// Time is instructions executed, and what is random begins the same.
+const REPEATABLE: [&str; 6] =
+    ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm", "-seed", "1"];
+
+/// The descriptor of the first node's memory in a counted run.
+fn first_memory(nr_shares: usize) -> i32 {
+    FD_FIRST_SHARE + nr_shares as i32
+}
 
 /// A running guest. Dropping it ends it.
 #[derive(Debug)]
@@ -57,6 +67,12 @@ impl Processes {
         ];
         for (child_fd, connection) in (FD_FIRST_SHARE..).zip(connections) {
             mappings.push(FdMapping { parent_fd: connection.into(), child_fd });
+        }
+        if request.instrument.is_some() {
+            let files = instrument::memory_files(&request.topology)?;
+            for (child_fd, file) in (first_memory(shares.len())..).zip(files) {
+                mappings.push(FdMapping { parent_fd: file, child_fd });
+            }
         }
         let mut command = tethered(request, request.qemu.program.as_os_str());
         command.args(qemu_args(request, shares)).envs(request.qemu.environment());
@@ -189,8 +205,12 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
     let mut push = |option: &str, value: OsString| args.extend([option.into(), value]);
     push("-display", "none".into());
     push("-machine", "q35,graphics=off,sata=off,smbus=off,vmport=off".into());
-    let (accelerator, cpu) =
-        if request.kvm { ("kvm", "host") } else { ("tcg,thread=multi", "max") };
+    let repeatable = request.instrument.as_ref().is_some_and(|instrument| instrument.repeatable);
+    let (accelerator, cpu) = match (request.kvm, repeatable) {
+        (true, _) => ("kvm", "host"),
+        (false, false) => ("tcg,thread=multi", "max"),
+        (false, true) => ("tcg,thread=single", "max"),
+    };
     push("-accel", accelerator.into());
     // A fifth level of page tables only makes walks longer on machines this small.
     push("-cpu", format!("{cpu},la57=off,vendor=GenuineIntel").into());
@@ -213,7 +233,16 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
         push("-device", format!("vhost-user-fs-pci,chardev={tag},tag={tag}").into());
     }
     args.extend(request.qemu.data_args());
-    args.extend(request.topology.qemu_args(cpu).into_iter().map(Into::into));
+    let mut machine = request.topology.qemu_args(cpu);
+    if let Some(instrument) = &request.instrument {
+        let first_file = first_memory(shares.len());
+        instrument::use_memory_files(&mut machine, first_file);
+        args.extend(["-plugin".into(), instrument.plugin_arg(&request.topology, first_file)]);
+        if instrument.repeatable {
+            args.extend(REPEATABLE.map(Into::into));
+        }
+    }
+    args.extend(machine.into_iter().map(Into::into));
     args
 }
 

@@ -2,6 +2,7 @@
 
 mod console;
 mod input;
+mod instrument;
 mod machine;
 mod program;
 mod run;
@@ -23,6 +24,7 @@ use crate::kernel::Kernel;
 use crate::qemu::Qemu;
 use crate::topology::Topology;
 
+pub use instrument::Instrument;
 pub use program::resolve as resolve_program;
 pub use run::run;
 
@@ -51,6 +53,8 @@ pub struct Request {
     pub kernel_args: Vec<String>,
     /// Use /dev/kvm.
     pub kvm: bool,
+    /// What counts the command's accesses, if anything does.
+    pub instrument: Option<Instrument>,
     /// End the run after this long.
     pub time_limit: Option<Duration>,
     /// Give a guest up that has not answered by then. It is tried once more.
@@ -92,6 +96,7 @@ impl Request {
             as_root: false,
             kernel_args: Vec::new(),
             kvm: false,
+            instrument: None,
             time_limit: None,
             boot_limit,
             hang_limit: HANG_LIMIT,

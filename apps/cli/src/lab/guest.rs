@@ -1,0 +1,122 @@
+//! Options of every command that boots a guest.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use quartier_lab::{
+    Cache, CpusPerNode, Distances, Input, KernelSpec, Memory, Request, Streams, Topology, prepare,
+    resolve_program,
+};
+
+/// What guest to boot, and how.
+#[derive(Debug, clap::Args)]
+pub struct GuestArgs {
+    /// Nodes [default: 4, or as many as a list below has]
+    #[arg(long, value_name = "N")]
+    nodes: Option<usize>,
+    /// CPUs of each node: one number, or one for each node (2,0,4)
+    #[arg(long, value_name = "K", default_value = "2")]
+    cpus_per_node: CpusPerNode,
+    /// Memory: in all (4G), or of each node (512M,0,1G) [default: 512M a node]
+    #[arg(long, value_name = "SIZE")]
+    mem: Option<Memory>,
+    /// Distance between nodes: one (21), `ring`, or rows (10,21;21,10)
+    #[arg(long, value_name = "D")]
+    distance: Option<Distances>,
+    /// Kernel: a version (6.12) or the path of a boot image [default: the newest in the cache]
+    #[arg(long, value_name = "V|PATH")]
+    kernel: Option<KernelSpec>,
+    /// One more argument for the kernel; may be repeated
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    kernel_arg: Vec<String>,
+    /// Let the command write to this folder; may be repeated [default folder: the working one]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
+    rw: Vec<PathBuf>,
+    /// Run the command as the guest's root; on this machine it has no more rights than you
+    #[arg(long)]
+    root: bool,
+    /// Use /dev/kvm; it may exist and not work
+    #[arg(long)]
+    kvm: bool,
+    /// Copy the kernel's console to this file, or - for standard error
+    #[arg(long, value_name = "FILE")]
+    console: Option<PathBuf>,
+    /// End the run after this many seconds
+    #[arg(long, value_name = "SECS")]
+    timeout: Option<u64>,
+    /// Call the guest hung after this many silent seconds
+    #[arg(long, value_name = "SECS", default_value_t = quartier_lab::HANG_LIMIT.as_secs())]
+    hang_timeout: u64,
+}
+
+impl GuestArgs {
+    /// What to run, with everything that it needs found or fetched.
+    pub fn request(&self, command: &[OsString]) -> anyhow::Result<Request> {
+        let topology = Topology::new(
+            self.nodes,
+            &self.cpus_per_node,
+            self.mem.as_ref(),
+            self.distance.as_ref(),
+        )?;
+        // Before anything is fetched for it: a misspelt command is told at once.
+        let directory = std::env::current_dir().context("cannot find the working directory")?;
+        if let Some(name) = command.first() {
+            resolve_program(name, &directory, std::env::var_os("PATH").as_ref())?;
+        }
+        let spec = self.kernel.clone().unwrap_or_default();
+        let (kernel, qemu) = prepare(&spec, &Cache::from_environment()?, &super::progress)?;
+        let mut request = Request::new(topology, kernel, qemu, command.to_vec())?;
+        for folder in &self.rw {
+            let shown = folder.display();
+            let folder =
+                std::fs::canonicalize(folder).with_context(|| format!("--rw={shown} cannot be"))?;
+            request.writable.push(folder);
+        }
+        request.as_root = self.root;
+        request.kernel_args.clone_from(&self.kernel_arg);
+        request.kvm = self.kvm;
+        request.time_limit = self.timeout.map(Duration::from_secs);
+        request.hang_limit = Duration::from_secs(self.hang_timeout);
+        request.handle_signals = true;
+        Ok(request)
+    }
+
+    /// This process's own streams, for the command.
+    pub fn streams(&self) -> anyhow::Result<Streams> {
+        Ok(Streams {
+            input: input()?,
+            output: Box::new(io::stdout()),
+            error: Box::new(io::stderr()),
+            console: self.console.as_deref().map(open).transpose()?,
+        })
+    }
+
+    /// Whether /dev/kvm is asked for.
+    pub fn is_accelerated(&self) -> bool {
+        self.kvm
+    }
+}
+
+/// A file, or standard error.
+pub fn open(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(io::stderr()));
+    }
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(Box::new(file))
+}
+
+fn input() -> anyhow::Result<Input> {
+    let stdin = io::stdin();
+    let Ok(file) = stdin.as_fd().try_clone_to_owned() else { return Ok(Input::Null) };
+    if stdin.is_terminal() && io::stdout().is_terminal() {
+        Ok(Input::Terminal { file, stderr: io::stderr().is_terminal() })
+    } else {
+        Ok(Input::File(file))
+    }
+}

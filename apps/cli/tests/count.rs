@@ -1,0 +1,154 @@
+//! `quartier lab count`: memory commands counted in real kernels, and what is refused.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Guests run one after the other, so that each has this machine's CPUs.
+fn count(args: &[&str]) -> Output {
+    let command = common::quartier();
+    // QEMU loads it; the build of the tests makes no libraries that nobody links.
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "quartier-plugin"])
+        .status()
+        .unwrap();
+    assert!(built.success(), "the instrument does not build");
+    let mut command = Command::new(command);
+    command.args(["lab", "count"]).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn counted(folder: &Path, args: &[&str], command: &[&str]) -> (Value, String) {
+    let report = folder.join("report.json");
+    let guest = ["--timeout", "400", "--kernel-arg", "numa_balancing=disable"];
+    let report_args = ["--report", report.to_str().unwrap(), "--"];
+    let output = count(&[&guest[..], args, &report_args[..], command].concat());
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    (serde_json::from_slice(&fs::read(&report).unwrap()).unwrap(), errors)
+}
+
+/// Commands of programs themselves that left their node: `local` or `remote`, of a kind.
+fn users(report: &Value, kind: &str, way: &str) -> f64 {
+    let kinds = report["program"]["kinds"].as_array().unwrap();
+    let kind = kinds.iter().find(|entry| entry["kind"] == kind).unwrap();
+    let classes = kind["classes"].as_array().unwrap();
+    classes.iter().find(|entry| entry["class"] == "user").unwrap()[way].as_f64().unwrap()
+}
+
+/// One thread fills 32 MiB, eight read an eighth each: three quarters of their reads go to the first
+/// one's node. Under Quartier each eighth comes to its thread.
+fn check(kernel: &str, has_next_touch: bool) {
+    if !common::can_boot(kernel) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let program = common::program("eighths");
+    let program = program.to_str().unwrap();
+    let args = ["--kernel", kernel, "--phase", "parallel"];
+    let (first, text) = counted(folder.path(), &args, &[program, "32", "8"]);
+    let (local, remote) = (users(&first, "RD", "local"), users(&first, "RD", "remote"));
+    // 8 MiB each from three nodes, in lines of 64 bytes.
+    let least = 3.0 * 8.0 * f64::from(1 << 20) / 64.0;
+    assert!(remote > 0.9 * least, "{kernel}: {remote} remote reads, {least} expected");
+    assert!(remote > 1.5 * local, "{kernel}: {local} local, {remote} remote");
+    let asked = first["program"]["asked"].as_array().unwrap();
+    let from_elsewhere = |node: &Value| -> u64 {
+        node["remote"].as_object().unwrap().values().filter_map(Value::as_u64).sum()
+    };
+    let all: u64 = asked.iter().map(from_elsewhere).sum();
+    let most = asked.iter().map(from_elsewhere).max().unwrap();
+    assert!(most * 10 > all * 8, "{kernel}: one node is asked for nearly all: {asked:?}");
+    assert!(text.contains("Modelled time (not measured)"), "{text}");
+    if has_next_touch {
+        let quartier = common::quartier().to_str().unwrap();
+        let command = [quartier, "run", "--quiet", "--", program, "32", "8"];
+        let (ours, _) = counted(folder.path(), &args, &command);
+        let reads = users(&ours, "RD", "remote");
+        assert!(reads < 0.6 * remote, "{kernel}: {reads} remote reads, {remote} without us");
+    }
+}
+
+#[test]
+fn reads_of_another_threads_data_are_counted_where_they_go_on_6_1() {
+    check("6.1", false);
+}
+
+#[test]
+fn reads_come_home_under_quartier_on_7_3() {
+    check("7.3", true);
+}
+
+/// A counted guest of eight CPUs, several times: none hangs, dies or loses what it counted.
+#[test]
+fn guests_of_eight_cpus_are_counted_again_and_again() {
+    if !common::can_boot("6.12") {
+        return;
+    }
+    let rounds = std::env::var("QUARTIER_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap());
+    let folder = TempDir::new().unwrap();
+    let program = common::program("eighths");
+    let command = [program.to_str().unwrap(), "4", "8"];
+    for round in 0..rounds {
+        let geometry = if round % 2 == 0 { "tsar" } else { "server" };
+        let args = ["--kernel", "6.12", "--geometry", geometry];
+        let (report, _) = counted(folder.path(), &args, &command);
+        let instructions = report["instructions"].as_u64().unwrap();
+        assert!(instructions > 1_000_000, "round {round}: {instructions}");
+    }
+}
+
+/// A recording is reported on again without a guest, to the same numbers; the page has them too.
+#[test]
+fn what_was_recorded_is_reported_again() {
+    if !common::can_boot("6.12") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let recording = path("recording.json");
+    let args = ["--kernel", "6.12", "--recording", &recording];
+    let (first, _) = counted(folder.path(), &args, &["/bin/true"]);
+    let (again, page, drawings) = (path("again.json"), path("page.html"), path("drawings"));
+    let output =
+        count(&["--from", &recording, "--report", &again, "--html", &page, "--svg", &drawings]);
+    assert!(output.status.success(), "{output:?}");
+    let again: Value = serde_json::from_slice(&fs::read(&again).unwrap()).unwrap();
+    assert_eq!(first, again);
+    assert!(fs::read_to_string(&page).unwrap().contains("</html>"));
+    assert!(fs::read_dir(&drawings).unwrap().count() >= 3);
+    // It has one thread.
+    let parallel = count(&["--from", &recording, "--phase", "parallel"]);
+    let text = String::from_utf8(parallel.stderr).unwrap();
+    assert_eq!((parallel.status.code(), text.lines().count()), (Some(2), 1), "{text}");
+    assert!(text.contains("second thread"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused_before_a_guest_boots() {
+    let folder = TempDir::new().unwrap();
+    let bad = folder.path().join("bad.toml");
+    fs::write(&bad, "name = \"no machine\"\n").unwrap();
+    let bad = bad.to_str().unwrap();
+    let damaged = folder.path().join("damaged.json");
+    fs::write(&damaged, "{\"format\": 7}").unwrap();
+    let damaged = damaged.to_str().unwrap();
+    for (args, part) in [
+        (&["--kvm", "--", "true"][..], "nothing can be counted"),
+        (&["--geometry", "/nowhere", "--", "true"], "neither tsar, server nor a file"),
+        (&["--geometry", bad, "--", "true"], "bad.toml"),
+        (&["--html", "/nowhere/page.html", "--", "true"], "there is no folder"),
+        (&["--from", damaged], "format 7"),
+        (&["--from", "/nowhere/at.all"], "cannot read"),
+        (&["--", "no-such-program-here"], "no-such-program-here"),
+    ] {
+        let output = count(args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{args:?}: {text}");
+        assert!(text.contains(part), "{args:?}: {text}");
+    }
+}

@@ -1,0 +1,328 @@
+//! One program under several policies: how much moves between nodes under each, and how long the
+//! modelled phase takes.
+
+mod spread;
+mod sweep;
+mod verdict;
+
+use quartier_memmodel::geometry::Geometry;
+use serde::{Deserialize, Serialize};
+
+pub use spread::{MARGIN_PERCENT, Relation, Spread};
+pub use sweep::{Sweep, SweepCurve, SweepPoint, SweepRuns};
+pub use verdict::{Outcome, Verdict};
+
+use crate::recording::{CountMode, FORMAT, Machine};
+use crate::report::{Asked, Phase, Report};
+
+/// Who decides where memory and threads are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Memory stays where it was first touched: Linux as it is.
+    FirstTouch,
+    /// Pages go round the nodes.
+    Interleave,
+    /// The kernel's automatic NUMA balancing.
+    NumaBalancing,
+    /// The daemon of that name.
+    Numad,
+    /// The best placement by hand.
+    Hand,
+    /// `quartier run`.
+    Quartier,
+}
+
+/// A program under several policies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Format of the comparison, as the recording's.
+    pub format: u32,
+    /// The command that was measured, without what sets the policy.
+    pub command: Vec<String>,
+    /// Which part of its runs.
+    pub phase: Phase,
+    /// The guest's nodes.
+    pub machine: Machine,
+    /// Release of the guest's kernel.
+    pub kernel: String,
+    /// Version of QEMU.
+    pub qemu: String,
+    /// How it was counted.
+    pub mode: CountMode,
+    /// What the numbers say.
+    pub verdict: Verdict,
+    /// Each policy, in the order of [`Policy`].
+    pub policies: Vec<PolicyResult>,
+    /// Speed-up over CPUs; absent unless asked for.
+    pub sweep: Option<Sweep>,
+    /// The machine that was modelled, with the cost parameters.
+    pub geometry: Geometry,
+    /// What a reader has to know: one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What was counted under a policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyResult {
+    /// The policy.
+    pub policy: Policy,
+    /// How it was set: `numactl --interleave=all`.
+    pub detail: Option<String>,
+    /// Each run.
+    pub runs: Vec<RunFigures>,
+    /// Why there is none.
+    pub absent: Option<String>,
+    /// The numbers over all runs; absent without any.
+    pub figures: Option<Figures>,
+    /// What each node was asked for, of the run with the middle Q; empty without any.
+    pub asked: Vec<Asked>,
+}
+
+/// Numbers of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunFigures {
+    /// Q of thesis 5.3.4, MiB.
+    pub q_mib: f64,
+    /// Commands that leave their node, percent; absent without commands.
+    pub remote_percent: Option<f64>,
+    /// Hops of the mean command; absent without commands.
+    pub mean_hops: Option<f64>,
+    /// Modelled time of the phase, milliseconds; absent if no CPU executed anything.
+    pub modelled_phase_ms: Option<f64>,
+}
+
+/// Numbers over all runs of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figures {
+    /// Q of thesis 5.3.4, MiB.
+    pub q_mib: Spread,
+    /// Commands that leave their node, percent; absent if a run had none.
+    pub remote_percent: Option<Spread>,
+    /// Hops of the mean command; absent if a run had none.
+    pub mean_hops: Option<Spread>,
+    /// Modelled time of the phase, milliseconds; absent if a run had none.
+    pub modelled_phase_ms: Option<Spread>,
+    /// Q divided by first touch's; absent where that is 0 or unknown.
+    pub q_to_first_touch: Option<Spread>,
+    /// Q divided by that of the best placement by hand.
+    pub q_to_hand: Option<Spread>,
+    /// Modelled time divided by first touch's.
+    pub modelled_time_to_first_touch: Option<Spread>,
+    /// Modelled time divided by that of the best placement by hand.
+    pub modelled_time_to_hand: Option<Spread>,
+}
+
+/// Runs under a policy, as they are handed in.
+#[derive(Clone, Debug)]
+pub struct PolicyRuns {
+    /// The policy.
+    pub policy: Policy,
+    /// How it was set, as a reader would set it.
+    pub detail: Option<String>,
+    /// The runs, or why there is none.
+    pub runs: Result<Vec<Report>, String>,
+}
+
+/// Why reports cannot be compared.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum CompareError {
+    /// Nothing was counted under any policy.
+    #[error(
+        "there is nothing to compare: no policy has a run; see why each has none, and count again"
+    )]
+    Nothing,
+    /// A policy stands there twice.
+    #[error("{0} stands there twice: give each policy once, with all its runs")]
+    Twice(&'static str),
+    /// Runs of different things.
+    #[error("the runs differ in their {0}, so their numbers do not compare: count them all alike")]
+    Differ(&'static str),
+}
+
+impl Policy {
+    /// All of them, in the order of every table.
+    pub const ALL: [Self; 6] = [
+        Self::FirstTouch,
+        Self::Interleave,
+        Self::NumaBalancing,
+        Self::Numad,
+        Self::Hand,
+        Self::Quartier,
+    ];
+
+    /// In tables and sentences.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FirstTouch => "first touch",
+            Self::Interleave => "interleave",
+            Self::NumaBalancing => "kernel NUMA balancing",
+            Self::Numad => "numad",
+            Self::Hand => "best by hand",
+            Self::Quartier => "quartier run",
+        }
+    }
+}
+
+impl Comparison {
+    /// Compares runs of one command, which `command` is without what sets the policy.
+    ///
+    /// # Errors
+    /// There is no run at all, or runs are of different machines, phases or ways to count.
+    pub fn new(
+        command: Vec<String>,
+        policies: Vec<PolicyRuns>,
+        sweep: Vec<SweepRuns>,
+    ) -> Result<Self, CompareError> {
+        let mut policies = policies;
+        policies.sort_by_key(|runs| runs.policy);
+        if let Some(two) = policies.windows(2).find(|two| two[0].policy == two[1].policy) {
+            return Err(CompareError::Twice(two[0].policy.name()));
+        }
+        let reports: Vec<_> =
+            policies.iter().filter_map(|runs| runs.runs.as_ref().ok()).flatten().collect();
+        let model: Report = (*reports.first().ok_or(CompareError::Nothing)?).clone();
+        check_alike(&model, &reports)?;
+        let swept: Vec<_> = sweep.iter().flat_map(|point| &point.runs).collect();
+        check_modelled_alike(&model, &swept)?;
+        let notes = notes(&policies);
+        let mut results: Vec<_> = policies.into_iter().map(PolicyResult::new).collect();
+        add_ratios(&mut results);
+        let sweep = Sweep::new(&sweep);
+        Ok(Self {
+            format: FORMAT,
+            command,
+            phase: model.phase,
+            machine: model.machine,
+            kernel: model.kernel,
+            qemu: model.qemu,
+            mode: model.mode,
+            verdict: Verdict::new(&results, model.mode),
+            policies: results,
+            sweep,
+            geometry: model.geometry,
+            notes,
+        })
+    }
+
+    /// The result of a policy.
+    #[must_use]
+    pub fn of(&self, policy: Policy) -> Option<&PolicyResult> {
+        self.policies.iter().find(|result| result.policy == policy)
+    }
+
+    /// The command as one line.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        crate::words::command_line(&self.command)
+    }
+}
+
+fn check_alike(model: &Report, reports: &[&Report]) -> Result<(), CompareError> {
+    let differ = |what, differs: fn(&Report, &Report) -> bool| match reports
+        .iter()
+        .any(|report| differs(model, report))
+    {
+        true => Err(CompareError::Differ(what)),
+        false => Ok(()),
+    };
+    differ("nodes", |a, b| a.machine != b.machine)?;
+    differ("way of counting", |a, b| a.mode != b.mode)?;
+    differ("kernel", |a, b| a.kernel != b.kernel)?;
+    check_modelled_alike(model, reports)
+}
+
+/// What a sweep has to have in common: its machines differ in their CPUs.
+fn check_modelled_alike(model: &Report, reports: &[&Report]) -> Result<(), CompareError> {
+    if reports.iter().any(|report| report.phase != model.phase) {
+        return Err(CompareError::Differ("phase"));
+    }
+    if reports.iter().any(|report| report.geometry != model.geometry) {
+        return Err(CompareError::Differ("modelled machine"));
+    }
+    Ok(())
+}
+
+/// Notes of all runs, each once, with the policy it is about.
+fn notes(policies: &[PolicyRuns]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for runs in policies {
+        for note in runs.runs.iter().flatten().flat_map(|report| &report.notes) {
+            let note = format!("{}: {note}", runs.policy.name());
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
+}
+
+fn add_ratios(results: &mut [PolicyResult]) {
+    let of = |policy: Policy| {
+        results.iter().find(|result| result.policy == policy).and_then(|result| result.figures)
+    };
+    let (first, hand) = (of(Policy::FirstTouch), of(Policy::Hand));
+    for figures in results.iter_mut().filter_map(|result| result.figures.as_mut()) {
+        figures.q_to_first_touch = first.and_then(|base| figures.q_mib.ratio(&base.q_mib));
+        figures.q_to_hand = hand.and_then(|base| figures.q_mib.ratio(&base.q_mib));
+        let time = figures.modelled_phase_ms;
+        let to = |base: Option<Figures>| time?.ratio(&base?.modelled_phase_ms?);
+        (figures.modelled_time_to_first_touch, figures.modelled_time_to_hand) =
+            (to(first), to(hand));
+    }
+}
+
+impl PolicyResult {
+    fn new(given: PolicyRuns) -> Self {
+        let PolicyRuns { policy, detail, runs } = given;
+        let (reports, absent) = match runs {
+            Ok(reports) if reports.is_empty() => (reports, Some("it was not run".to_owned())),
+            Ok(reports) => (reports, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        let runs: Vec<_> = reports.iter().map(RunFigures::new).collect();
+        let mut by_q: Vec<_> = reports.iter().collect();
+        by_q.sort_by(|a, b| a.program.q_mib.total_cmp(&b.program.q_mib));
+        let asked = by_q.get(by_q.len() / 2).map(|report| report.program.asked.clone());
+        let figures = Figures::new(&runs);
+        Self { policy, detail, figures, runs, absent, asked: asked.unwrap_or_default() }
+    }
+
+    /// Commands that leave their node in the run with the middle Q.
+    #[must_use]
+    pub fn remote(&self) -> u64 {
+        self.asked.iter().fold(0, |sum, asked| sum.saturating_add(asked.remote.total()))
+    }
+}
+
+impl RunFigures {
+    fn new(report: &Report) -> Self {
+        Self {
+            q_mib: report.program.q_mib,
+            remote_percent: report.program.remote_percent,
+            mean_hops: report.program.mean_hops,
+            modelled_phase_ms: report.modelled.phase_ms,
+        }
+    }
+}
+
+impl Figures {
+    fn new(runs: &[RunFigures]) -> Option<Self> {
+        let of = |f: fn(&RunFigures) -> Option<f64>| Spread::of(runs.iter().map(f));
+        Some(Self {
+            q_mib: of(|run| Some(run.q_mib))?,
+            remote_percent: of(|run| run.remote_percent),
+            mean_hops: of(|run| run.mean_hops),
+            modelled_phase_ms: of(|run| run.modelled_phase_ms),
+            q_to_first_touch: None,
+            q_to_hand: None,
+            modelled_time_to_first_touch: None,
+            modelled_time_to_hand: None,
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! The same program on more and more CPUs: modelled speed-up per policy (thesis figure 5.11).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Policy, Spread};
+use crate::report::Report;
+
+/// Runs of a policy on a number of CPUs, as they are handed in.
+#[derive(Clone, Debug)]
+pub struct SweepRuns {
+    /// The policy.
+    pub policy: Policy,
+    /// CPUs that the program had.
+    pub nr_cpus: u32,
+    /// The runs.
+    pub runs: Vec<Report>,
+}
+
+/// Modelled speed-up over CPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// The policy whose time all speed-ups are relative to: first touch, if it was run.
+    pub base_policy: Policy,
+    /// The CPUs it had then: the fewest of the sweep.
+    pub base_cpus: u32,
+    /// That time, modelled, milliseconds.
+    pub base_modelled_phase_ms: f64,
+    /// A curve for each policy, in the order of [`Policy`].
+    pub curves: Vec<SweepCurve>,
+}
+
+/// The curve of a policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SweepCurve {
+    /// The policy.
+    pub policy: Policy,
+    /// By CPUs, upwards.
+    pub points: Vec<SweepPoint>,
+}
+
+/// A policy on a number of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SweepPoint {
+    /// CPUs that the program had.
+    pub nr_cpus: u32,
+    /// Modelled time of the phase, milliseconds.
+    pub modelled_phase_ms: Spread,
+    /// How many times faster than the base, modelled; absent if no time was modelled.
+    pub modelled_speedup: Option<Spread>,
+}
+
+impl Sweep {
+    /// Absent without runs.
+    pub(super) fn new(runs: &[SweepRuns]) -> Option<Self> {
+        let mut curves: Vec<_> =
+            Policy::ALL.into_iter().filter_map(|policy| SweepCurve::new(policy, runs)).collect();
+        let first = |curve: &&SweepCurve| (curve.points[0].nr_cpus, curve.policy);
+        let base = curves.iter().min_by_key(first)?;
+        let base_policy = base.policy;
+        let SweepPoint { nr_cpus: base_cpus, modelled_phase_ms: base, .. } = base.points[0];
+        let alone = Spread { least: base.middle, greatest: base.middle, ..base };
+        for point in curves.iter_mut().flat_map(|curve| &mut curve.points) {
+            point.modelled_speedup = alone.ratio(&point.modelled_phase_ms);
+        }
+        Some(Self { base_policy, base_cpus, base_modelled_phase_ms: base.middle, curves })
+    }
+
+    /// The most CPUs of any curve.
+    #[must_use]
+    pub fn cpus_max(&self) -> u32 {
+        self.points().map(|point| point.nr_cpus).max().unwrap_or(1)
+    }
+
+    /// Every point of every curve.
+    pub fn points(&self) -> impl Iterator<Item = &SweepPoint> {
+        self.curves.iter().flat_map(|curve| &curve.points)
+    }
+}
+
+impl SweepCurve {
+    fn new(policy: Policy, runs: &[SweepRuns]) -> Option<Self> {
+        let mut points: Vec<_> =
+            runs.iter().filter(|runs| runs.policy == policy).filter_map(point).collect();
+        points.sort_by_key(|point| point.nr_cpus);
+        points.dedup_by_key(|point| point.nr_cpus);
+        (!points.is_empty()).then_some(Self { policy, points })
+    }
+}
+
+fn point(runs: &SweepRuns) -> Option<SweepPoint> {
+    let times = runs.runs.iter().map(|report| report.modelled.phase_ms);
+    let modelled_phase_ms = Spread::of(times)?;
+    Some(SweepPoint { nr_cpus: runs.nr_cpus, modelled_phase_ms, modelled_speedup: None })
+}

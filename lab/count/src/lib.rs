@@ -1,0 +1,33 @@
+//! What was counted in a guest, for people: recordings, reports of one run, comparisons of several.
+//!
+//! The instrument writes a [`Recording`]; `quartier lab count` makes a [`Report`] of a phase of it,
+//! `quartier lab compare` a [`Comparison`] of many. With the feature `render` each becomes text for a
+//! terminal (`text`), drawings (`svg`) and a page (`html`). The instrument does without: it
+//! lives inside QEMU.
+//!
+//! Counts are counted; times are *modelled*, and wherever one is shown the word and the parameters
+//! stand beside it. What is absent stays absent: no commands is no share of 0 %.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+#[cfg(feature = "render")]
+pub mod html;
+pub mod numbers;
+mod recording;
+mod report;
+mod slices;
+#[cfg(feature = "render")]
+pub mod svg;
+mod taken;
+#[cfg(feature = "render")]
+pub mod text;
+pub mod words;
+
+pub use compare::{CompareError, Comparison, Policy, PolicyRuns, SweepRuns};
+pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
+pub use report::{
+    Asked, ClassCommands, Commands, CpuTime, KindCommands, KindCounts, Level, LevelName, Modelled,
+    MomentAt, Phase, Report, ReportError, Service, Tally,
+};
+pub use slices::{SLICES_MAX, Slice, Slices};
+pub use taken::{Circumstances, Ending, Taken, TakenError, instructions};

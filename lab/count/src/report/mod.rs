@@ -1,0 +1,219 @@
+//! What a recording says about one phase of a program: the `--json` of a count.
+
+mod levels;
+mod modelled;
+mod sample;
+mod tally;
+
+use quartier_memmodel::Snapshot;
+use quartier_memmodel::geometry::Geometry;
+use serde::{Deserialize, Serialize};
+
+pub use levels::{Level, LevelName, Service};
+pub use modelled::{CpuTime, Modelled};
+use sample::Factors;
+pub use tally::{Asked, ClassCommands, Commands, KindCommands, KindCounts, Tally};
+
+use crate::recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
+use crate::slices::Slice;
+
+/// Which part of a run a report is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// From its begin to its end.
+    Whole,
+    /// From the second thread on, until the last other thread has ended (thesis 5.3.4: the parallel
+    /// phase alone).
+    Parallel,
+}
+
+/// What was counted in a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Format of the report, as the recording's.
+    pub format: u32,
+    /// The command that was measured.
+    pub command: Vec<String>,
+    /// Which part of its run.
+    pub phase: Phase,
+    /// Instructions of the program in that part, on all CPUs.
+    pub instructions: u64,
+    /// The guest's nodes.
+    pub machine: Machine,
+    /// Release of the guest's kernel.
+    pub kernel: String,
+    /// Version of QEMU.
+    pub qemu: String,
+    /// How it was counted.
+    pub mode: CountMode,
+    /// The program's commands.
+    pub program: Tally,
+    /// Commands of everything else in the guest meanwhile, in none of the other numbers; absent if no
+    /// sample fell on it.
+    pub rest: Option<Tally>,
+    /// What each cache and TLB held for the program; those that the machine lacks are not listed.
+    pub levels: Vec<Level>,
+    /// What served the program where its private caches did not.
+    pub service: Service,
+    /// Modelled time. Not measured.
+    pub modelled: Modelled,
+    /// The machine that was modelled, with the cost parameters that all modelled numbers follow from.
+    pub geometry: Geometry,
+    /// When the phases began and ended, instructions of the program; of the whole run.
+    pub moments: Vec<MomentAt>,
+    /// The whole run over time.
+    pub slices: Vec<Slice>,
+    /// What a reader has to know: one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// When something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MomentAt {
+    /// What.
+    pub at: Moment,
+    /// Instructions of the program so far.
+    pub instructions: u64,
+}
+
+/// Why a recording says nothing about a phase.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The program never began.
+    #[error(
+        "nothing was counted: the recording has no start, so the program never began; see what the \
+         guest printed, and count again"
+    )]
+    NoStart,
+    /// The guest ended before the program did.
+    #[error(
+        "the count is cut short: the recording has no end, so the guest ended before the program did; \
+         see what the guest printed, and count again"
+    )]
+    NoEnd,
+    /// There is no parallel phase.
+    #[error(
+        "there is no parallel phase: the program never began a second thread; ask for the whole run"
+    )]
+    NoSecondThread,
+    /// All of the phase lies between two samples.
+    #[error(
+        "no sample fell on the program in this phase, so nothing is known of it: count every access, or \
+         give the program more to do"
+    )]
+    NothingMeasured,
+    /// Marks that cannot follow each other.
+    #[error("this recording is damaged: its counts go backwards between two marks; count again")]
+    Backwards,
+    /// The recording contradicts itself.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+}
+
+impl Phase {
+    /// In a sentence: "in the …".
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole run",
+            Self::Parallel => "parallel phase",
+        }
+    }
+}
+
+impl Report {
+    /// What a recording says about a phase.
+    ///
+    /// # Errors
+    /// The phase is not in the recording (absent is not zero), or the recording contradicts itself.
+    pub fn new(recording: &Recording, phase: Phase) -> Result<Self, ReportError> {
+        recording.check()?;
+        let mut notes = recording.notes.clone();
+        let (from, to) = bounds(recording, phase, &mut notes)?;
+        let counted = to.snapshot.since(&from.snapshot).ok_or(ReportError::Backwards)?;
+        let second_tlb_cycles = counted.geometry.cost.second_tlb_cycles;
+        let program =
+            Factors::of(&counted.program, &counted).ok_or(ReportError::NothingMeasured)?;
+        let rest = Factors::of(&counted.rest, &counted);
+        let counted =
+            Snapshot { program: program.counts(&counted.program, second_tlb_cycles), ..counted };
+        let instructions =
+            to.instructions.checked_sub(from.instructions).ok_or(ReportError::Backwards)?;
+        let moments = recording
+            .marks
+            .iter()
+            .map(|mark| MomentAt { at: mark.at, instructions: mark.instructions });
+        Ok(Self {
+            format: FORMAT,
+            command: recording.command.clone(),
+            phase,
+            instructions,
+            machine: recording.machine.clone(),
+            kernel: recording.kernel.clone(),
+            qemu: recording.qemu.clone(),
+            mode: recording.mode,
+            program: Tally::new(&counted.program, &counted),
+            rest: rest.map(|factors| {
+                Tally::new(&factors.counts(&counted.rest, second_tlb_cycles), &counted)
+            }),
+            levels: levels::of(&counted),
+            service: Service::of(&counted.program),
+            modelled: Modelled::new(&counted),
+            moments: moments.collect(),
+            slices: recording.slices.iter().map(|slice| program.slice(slice)).collect(),
+            notes,
+            geometry: counted.geometry,
+        })
+    }
+
+    /// The command as one line.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        crate::words::command_line(&self.command)
+    }
+
+    /// Where the phase lies in the run: instructions of the program at its begin and end.
+    #[must_use]
+    pub fn span(&self) -> Option<(u64, u64)> {
+        let at = |wanted: Moment| {
+            self.moments.iter().find(|moment| moment.at == wanted).map(|moment| moment.instructions)
+        };
+        let from = match self.phase {
+            Phase::Whole => at(Moment::Start)?,
+            Phase::Parallel => at(Moment::FirstThread)?,
+        };
+        Some((from, from.saturating_add(self.instructions)))
+    }
+}
+
+/// The marks between which a phase lies.
+fn bounds<'a>(
+    recording: &'a Recording,
+    phase: Phase,
+    notes: &mut Vec<String>,
+) -> Result<(&'a Mark, &'a Mark), ReportError> {
+    let start = recording.mark(Moment::Start).ok_or(ReportError::NoStart)?;
+    let end = recording.mark(Moment::End);
+    match phase {
+        Phase::Whole => Ok((start, end.ok_or(ReportError::NoEnd)?)),
+        Phase::Parallel => {
+            let from = recording.mark(Moment::FirstThread).ok_or(ReportError::NoSecondThread)?;
+            if let Some(to) = recording.mark(Moment::LastThreadEnded) {
+                return Ok((from, to));
+            }
+            notes.push(
+                "The program ended with several threads: its parallel phase goes on to its end."
+                    .to_owned(),
+            );
+            Ok((from, end.ok_or(ReportError::NoEnd)?))
+        }
+    }
+}
+
+/// Sums what would need more than 64 bits only in a recording that [`Recording::check`] refuses.
+fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}

@@ -1,0 +1,164 @@
+//! What the instrument inside QEMU writes: all that it knows, which is not what was run on what.
+
+use quartier_memmodel::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use crate::recording::{CountMode, FORMAT, Machine, Mark, Recording};
+use crate::slices::Slice;
+
+/// How counting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// At the marker after the command.
+    Marker,
+    /// With the guest: counting had begun, and the marker that ends it never came.
+    Guest,
+    /// It never began: the guest ended before the marker.
+    NeverBegan,
+    /// It could not begin.
+    Refused,
+}
+
+/// The instrument's file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Taken {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// How counting ended.
+    pub ending: Ending,
+    /// Why it could not begin.
+    pub refusal: Option<String>,
+    /// Counts at moments, in order of time.
+    pub marks: Vec<Mark>,
+    /// The run over time.
+    pub slices: Vec<Slice>,
+}
+
+/// What the instrument is not told.
+#[derive(Clone, Debug)]
+pub struct Circumstances {
+    /// The command that was measured, with its arguments.
+    pub command: Vec<String>,
+    /// Release of the guest's kernel.
+    pub kernel: String,
+    /// Version of QEMU.
+    pub qemu: String,
+    /// The guest's nodes.
+    pub machine: Machine,
+    /// How accesses were counted.
+    pub mode: CountMode,
+}
+
+/// Why there is no recording.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TakenError {
+    /// The file is no instrument's.
+    #[error(
+        "the instrument's file cannot be read ({0}): quartier and its instrument are of different \
+         builds, so build or install both again"
+    )]
+    Damaged(String),
+    /// It could not begin.
+    #[error("nothing was counted: {0}; try another kernel (`quartier lab kernels`)")]
+    Refused(String),
+    /// The program died first, say.
+    #[error(
+        "nothing was counted: the guest ended before the command began; run it with `quartier lab run` \
+         to see why"
+    )]
+    NeverBegan,
+}
+
+impl Taken {
+    /// Reads the instrument's file.
+    ///
+    /// # Errors
+    /// It is damaged, or of another build.
+    pub fn parse(bytes: &[u8]) -> Result<Self, TakenError> {
+        let taken: Self = serde_json::from_slice(bytes)
+            .map_err(|error| TakenError::Damaged(error.to_string()))?;
+        if taken.format != FORMAT {
+            return Err(TakenError::Damaged(format!("format {}, not {FORMAT}", taken.format)));
+        }
+        Ok(taken)
+    }
+
+    /// A recording of it.
+    ///
+    /// # Errors
+    /// Nothing was counted.
+    pub fn recording(self, of: Circumstances) -> Result<Recording, TakenError> {
+        let mut notes = Vec::new();
+        match (self.ending, self.refusal) {
+            (Ending::Refused, why) => {
+                return Err(TakenError::Refused(
+                    why.unwrap_or_else(|| "no reason given".to_owned()),
+                ));
+            }
+            (Ending::NeverBegan, _) => return Err(TakenError::NeverBegan),
+            (Ending::Guest, _) => notes.push(
+                "The guest ended before the command did: what is counted is what came before."
+                    .to_owned(),
+            ),
+            (Ending::Marker, _) => {}
+        }
+        let Circumstances { command, kernel, qemu, machine, mode } = of;
+        let (marks, slices) = (self.marks, self.slices);
+        Ok(Recording { format: FORMAT, command, kernel, qemu, machine, mode, marks, slices, notes })
+    }
+}
+
+/// Instructions of the program in a snapshot, on all CPUs.
+#[must_use]
+pub fn instructions(snapshot: &Snapshot) -> u64 {
+    snapshot.program.totals().instructions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn circumstances() -> Circumstances {
+        Circumstances {
+            command: vec!["true".to_owned()],
+            kernel: "6.1".to_owned(),
+            qemu: "10.0.2".to_owned(),
+            machine: Machine { cpus_per_node: vec![1] },
+            mode: CountMode::Parallel,
+        }
+    }
+
+    fn taken(ending: Ending, refusal: Option<&str>) -> Taken {
+        let refusal = refusal.map(str::to_owned);
+        Taken { format: FORMAT, ending, refusal, marks: Vec::new(), slices: Vec::new() }
+    }
+
+    #[test]
+    fn a_guest_that_ended_early_is_told_in_a_note() {
+        let recording = taken(Ending::Guest, None).recording(circumstances()).unwrap();
+        assert!(recording.notes[0].contains("before the command did"));
+        let recording = taken(Ending::Marker, None).recording(circumstances()).unwrap();
+        assert!(recording.notes.is_empty());
+    }
+
+    #[test]
+    fn nothing_counted_is_no_recording() {
+        let refused = taken(Ending::Refused, Some("there is no BTF")).recording(circumstances());
+        assert!(refused.unwrap_err().to_string().contains("there is no BTF"));
+        let never = taken(Ending::NeverBegan, None).recording(circumstances());
+        assert_eq!(never.unwrap_err(), TakenError::NeverBegan);
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let bytes = serde_json::to_vec(&taken(Ending::Marker, None)).unwrap();
+        assert_eq!(Taken::parse(&bytes).unwrap().ending, Ending::Marker);
+        let other = String::from_utf8(bytes).unwrap().replace("\"format\":1", "\"format\":9");
+        for damaged in ["", "{}", other.as_str()] {
+            let error = Taken::parse(damaged.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("different builds") && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Reports of recordings whose numbers are known on paper, and of recordings that say too little.
+
+mod made_up;
+
+use made_up::{MadeUp, geometry};
+use quartier_count::{
+    CountMode, FORMAT, Level, LevelName, Machine, Mark, Moment, Phase, Recording, Report,
+    ReportError,
+};
+use quartier_memmodel::{Counts, CpuCounts, Kind, Pair, PeakUtilisation, Snapshot, Totals};
+
+/// Two nodes of a CPU each, two hops apart: CPU 0 asks node 1.
+fn snapshot(reads: u64, words: u64) -> Snapshot {
+    let totals = Totals {
+        instructions: 1000 * reads,
+        sampled_instructions: 1000 * reads,
+        fetches: 500 * reads,
+        itlb_misses: 5 * reads,
+        stall_millicycles: 7000 * reads,
+        ..Totals::default()
+    };
+    let busy = CpuCounts { node: 0, totals, modelled_cycles: 500 * reads + 7 * reads };
+    let idle = CpuCounts { node: 1, ..CpuCounts::default() };
+    let pair = |target: u16, reads: u64, words: u64| Pair {
+        initiator: 0,
+        target,
+        hops: 2 * target,
+        commands: [[reads, 0, 0], [0; 3], [0, 0, reads], [0; 3], [0, words, 0], [0; 3]],
+        words,
+    };
+    let mut pairs = vec![pair(0, 3 * reads, 0), pair(1, reads, words)];
+    pairs.retain(|pair| pair.nr_commands() > 0);
+    Snapshot {
+        geometry: geometry(),
+        nr_nodes: 2,
+        program: Counts { cpus: vec![busy, idle], pairs },
+        rest: Counts { cpus: vec![CpuCounts::default(), idle], pairs: Vec::new() },
+        sets_one_in: 1,
+        modelled_peak_utilisation: PeakUtilisation::default(),
+    }
+}
+
+fn mark(at: Moment, reads: u64, words: u64) -> Mark {
+    Mark { at, instructions: 1000 * reads, snapshot: snapshot(reads, words) }
+}
+
+fn recording(marks: Vec<Mark>) -> Recording {
+    Recording {
+        format: FORMAT,
+        command: vec!["true".to_owned()],
+        kernel: "7.3".to_owned(),
+        qemu: "10.0".to_owned(),
+        machine: Machine { cpus_per_node: vec![1, 1] },
+        mode: CountMode::Deterministic,
+        marks,
+        slices: Vec::new(),
+        notes: vec!["A note.".to_owned()],
+    }
+}
+
+fn whole() -> Recording {
+    recording(vec![
+        mark(Moment::Start, 0, 0),
+        mark(Moment::FirstThread, 100, 10),
+        mark(Moment::LastThreadEnded, 1100, 60),
+        mark(Moment::End, 1200, 64),
+    ])
+}
+
+#[test]
+fn every_number_follows_from_the_counts() {
+    let report = Report::new(&whole(), Phase::Parallel).unwrap();
+    let program = &report.program;
+    // Of each: 1000 RD and 1000 DTLB there, three times as many here; 50 words there.
+    assert_eq!((program.commands.local, program.commands.remote), (6000, 2050));
+    assert_eq!(program.remote_percent, Some(100.0 * 2050.0 / 8050.0));
+    assert_eq!(program.q_mib, (2000.0 * 64.0 + 50.0 * 4.0) / 1_048_576.0);
+    assert_eq!(program.energy_mib_hops, 2.0 * program.q_mib);
+    assert_eq!(program.mean_hops, Some(2050.0 * 2.0 / 8050.0));
+    assert_eq!(program.matrix, [[6000, 2050], [0, 0]]);
+    assert_eq!(program.asked[1].remote.as_array(), [1000, 0, 1000, 0, 50, 0]);
+    assert_eq!(program.asked[0].local.total(), 6000);
+    assert_eq!(program.most_asked()[0].node, 1);
+    let reads = &program.kinds[Kind::Read as usize];
+    assert_eq!((reads.local, reads.remote, reads.classes[0].remote), (3000, 1000, 1000));
+    let classes: Vec<_> = program.classes.iter().map(|class| class.remote).collect();
+    assert_eq!(classes, [1000, 50, 1000]);
+    assert_eq!(report.rest.as_ref().unwrap().remote_percent, None);
+    assert_eq!(report.instructions, 1_000_000);
+    assert_eq!(report.span(), Some((100_000, 1_100_000)));
+}
+
+#[test]
+fn modelled_time_is_that_of_the_slowest_cpu() {
+    let modelled = Report::new(&whole(), Phase::Parallel).unwrap().modelled;
+    assert_eq!(modelled.phase_cycles, 507_000);
+    assert_eq!(modelled.phase_ms, Some(507_000.0 / 2_500_000.0));
+    assert_eq!((modelled.cpus[0].stall_cycles, modelled.cpus[1].modelled_cycles), (7000, 0));
+    assert_eq!((modelled.nr_busy(), modelled.slowest().unwrap().cpu), (1, 0));
+}
+
+#[test]
+fn hits_are_look_ups_less_misses_and_absent_levels_are_not_listed() {
+    let mut recording = whole();
+    let report = Report::new(&recording, Phase::Whole).unwrap();
+    let itlb = Level {
+        name: LevelName::InstructionTlb,
+        lookups: 600_000,
+        hits: 594_000,
+        hit_percent: Some(99.0),
+    };
+    assert_eq!(report.levels[0], itlb);
+    assert_eq!(report.levels.len(), 7);
+    assert_eq!(report.levels[6].hit_percent, None);
+    for mark in &mut recording.marks {
+        mark.snapshot.geometry.l2 = None;
+        mark.snapshot.geometry.second_tlb = None;
+        mark.snapshot.geometry.walks_enter = quartier_memmodel::geometry::WalksEnter::L1d;
+    }
+    let levels = Report::new(&recording, Phase::Whole).unwrap().levels;
+    assert!(levels.iter().all(|level| !matches!(level.name, LevelName::L2 | LevelName::SecondTlb)));
+    assert_eq!(levels.len(), 5);
+}
+
+#[test]
+fn a_mark_that_is_missing_is_said_and_never_zero() {
+    let error = |without: &[Moment], phase: Phase| {
+        let mut recording = whole();
+        recording.marks.retain(|mark| !without.contains(&mark.at));
+        Report::new(&recording, phase).unwrap_err()
+    };
+    assert!(matches!(error(&[Moment::Start], Phase::Whole), ReportError::NoStart));
+    assert!(matches!(error(&[Moment::End], Phase::Whole), ReportError::NoEnd));
+    let single = [Moment::FirstThread, Moment::LastThreadEnded];
+    assert!(matches!(error(&single, Phase::Parallel), ReportError::NoSecondThread));
+    let killed = [Moment::LastThreadEnded, Moment::End];
+    assert!(matches!(error(&killed, Phase::Parallel), ReportError::NoEnd));
+    for error in [error(&[Moment::Start], Phase::Whole), error(&single, Phase::Parallel)] {
+        let sentence = error.to_string();
+        assert!(sentence.contains("count again") || sentence.contains("ask for"), "{sentence}");
+        assert!(!sentence.contains('\n') && !sentence.ends_with('.'), "{sentence}");
+    }
+}
+
+#[test]
+fn a_program_that_ends_with_its_threads_has_a_parallel_phase_until_its_end() {
+    let mut recording = whole();
+    recording.marks.remove(2);
+    let report = Report::new(&recording, Phase::Parallel).unwrap();
+    assert_eq!(report.instructions, 1_100_000);
+    assert_eq!(report.notes.len(), 2, "{:?}", report.notes);
+}
+
+#[test]
+fn marks_that_go_backwards_are_refused() {
+    let mut recording = whole();
+    recording.marks.swap(1, 2);
+    (recording.marks[1].at, recording.marks[2].at) = (Moment::FirstThread, Moment::LastThreadEnded);
+    let error = Report::new(&recording, Phase::Parallel).unwrap_err();
+    assert!(matches!(error, ReportError::Backwards), "{error}");
+}
+
+#[test]
+fn samples_are_scaled_to_the_whole() {
+    let all = Report::new(&whole(), Phase::Whole).unwrap();
+    let mut recording = whole();
+    recording.mode = CountMode::Sampled { one_in: 8, error_percent: 1.0 };
+    for mark in &mut recording.marks {
+        mark.snapshot.sets_one_in = 4;
+        for cpu in &mut mark.snapshot.program.cpus {
+            cpu.totals.sampled_instructions = cpu.totals.instructions / 2;
+        }
+    }
+    let report = Report::new(&recording, Phase::Whole).unwrap();
+    assert_eq!(report.program.commands.remote, 8 * all.program.commands.remote);
+    assert_eq!(report.program.q_mib, 8.0 * all.program.q_mib);
+    assert_eq!(report.program.remote_percent, all.program.remote_percent);
+    // Translations are seen in every set; instructions always.
+    assert_eq!(report.levels[0].lookups, 2 * all.levels[0].lookups);
+    assert_eq!(report.instructions, all.instructions);
+    let (cpu, of_all) = (report.modelled.cpus[0], all.modelled.cpus[0]);
+    assert_eq!(cpu.stall_cycles, 8 * of_all.stall_cycles);
+    assert_eq!(cpu.modelled_cycles, of_all.modelled_cycles + 7 * of_all.stall_cycles);
+    for cpu in recording.marks.iter_mut().flat_map(|mark| &mut mark.snapshot.program.cpus) {
+        cpu.totals.sampled_instructions = 0;
+    }
+    let error = Report::new(&recording, Phase::Whole).unwrap_err();
+    assert!(matches!(error, ReportError::NothingMeasured), "{error}");
+}
+
+#[test]
+fn counts_near_the_end_of_what_a_counter_holds_are_added_right() {
+    let most = i64::MAX as u64;
+    let report = MadeUp::new(4, 2).with(|made_up| made_up.commands = most).report();
+    let commands = report.program.commands;
+    // 125 of 150 parts are parallel.
+    let share = commands.total() as f64 / (most as f64 * 125.0 / 150.0);
+    assert!((share - 1.0).abs() < 0.05, "{share}");
+    assert!(report.program.q_mib > 1e13 && report.program.q_mib.is_finite());
+    assert_eq!(
+        report.program.kinds.iter().map(|kind| kind.remote).sum::<u64>(),
+        report.program.commands.remote
+    );
+}
+
+#[test]
+fn a_report_is_read_again_as_it_was() {
+    let report = MadeUp::new(4, 2).report();
+    let json = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+    for part in ["\"phase\":\"parallel\"", "\"LL/SC\":", "\"modelled\":", "\"frequency_mhz\":2500"]
+    {
+        assert!(json.contains(part), "{part}: {json}");
+    }
+}

@@ -1,0 +1,314 @@
+//! A CPU: its TLBs and private caches, and the path of an access through them.
+
+mod account;
+mod miss;
+
+use std::sync::Arc;
+
+use crate::address::Walk;
+use crate::cost::Clock;
+use crate::geometry::WritePolicy;
+use crate::kinds::{Access, Event, Kind, Mode, Owner};
+use crate::meter::{Meter, UNCOUNTED};
+use crate::sample::Phase;
+use crate::system::{Sets, System};
+use crate::tags::{LastUsed, Level, State};
+use crate::tlb::{Page, Tlb};
+
+/// Address spaces are told apart by this.
+pub type Asid = u64;
+
+/// A CPU of a [`System`], fed by one thread at a time.
+///
+/// A new CPU is in address space 0, and counts nothing until [`attribute`](Self::attribute) says on
+/// whose account.
+#[derive(Debug)]
+pub struct Cpu {
+    system: Arc<System>,
+    meter: Arc<Meter>,
+    index: u16,
+    node: u16,
+    /// On whose account instructions are: an owner's plane, or the uncounted one.
+    account: usize,
+    /// Where all other counts go: there too, but for a phase that is not measured.
+    plane: usize,
+    phase: Phase,
+    space: Asid,
+    line_shift: u32,
+    writes_back: bool,
+    sets: Sets,
+    itlb: Tlb,
+    dtlb: Tlb,
+    second_tlb: Option<Tlb>,
+    l1i: Level,
+    l1d: Level,
+    l2: Option<Level>,
+    last_fetch: LastUsed,
+    last_data: LastUsed,
+    clock: Clock,
+}
+
+/// Which first level.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    Instruction,
+    Data,
+}
+
+impl Cpu {
+    pub(crate) fn new(system: &Arc<System>, index: usize) -> Self {
+        let geometry = system.geometry();
+        let tags = &system.private[index];
+        let node = system.layout.node_of_cpu[index];
+        Self {
+            meter: Arc::clone(&system.meters[index]),
+            index: index as u16,
+            node,
+            account: UNCOUNTED,
+            plane: UNCOUNTED,
+            phase: Phase::Measured,
+            space: 0,
+            line_shift: geometry.line_shift(),
+            writes_back: geometry.l1d.write == WritePolicy::Back,
+            sets: system.sets,
+            itlb: Tlb::new(&geometry.itlb),
+            dtlb: Tlb::new(&geometry.dtlb),
+            second_tlb: geometry.second_tlb.map(Tlb::unified),
+            l1i: Level::new(tags.l1i.clone()),
+            l1d: Level::new(tags.l1d.clone()),
+            l2: tags.l2.as_ref().map(|l2| Level::new(l2.clone())),
+            last_fetch: LastUsed::NONE,
+            last_data: LastUsed::NONE,
+            clock: Clock::new(system),
+            system: Arc::clone(system),
+        }
+    }
+
+    /// On whose account counts go from now on; `None` counts nothing. Caches are kept warm either way.
+    #[inline]
+    pub fn attribute(&mut self, owner: Option<Owner>) {
+        self.account = owner.map_or(UNCOUNTED, |owner| owner as usize);
+        self.plane = if self.phase == Phase::Measured { self.account } else { UNCOUNTED };
+    }
+
+    /// Begins a phase of a run that is sampled in time; a new CPU is [`Phase::Measured`].
+    pub fn sample(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.plane = if phase == Phase::Measured { self.account } else { UNCOUNTED };
+    }
+
+    /// One instruction is fetched and retired, from the line of its first byte.
+    #[inline]
+    pub fn fetch(&mut self, vaddr: u64, mode: Mode, walker: &mut impl Walk) {
+        self.fetch_block(vaddr, 1, 1, mode, walker);
+    }
+
+    /// A block of as many bytes and instructions is fetched and retired, each line once.
+    #[inline]
+    pub fn fetch_block(
+        &mut self,
+        vaddr: u64,
+        bytes: u32,
+        nr_instructions: u32,
+        mode: Mode,
+        walker: &mut impl Walk,
+    ) {
+        self.retire(nr_instructions);
+        if self.phase == Phase::Skipped {
+            return;
+        }
+        if is_within_line(vaddr, bytes, self.line_shift) {
+            return self.fetch_line(vaddr, mode, walker);
+        }
+        for vaddr in lines(vaddr, bytes, self.line_shift) {
+            self.fetch_line(vaddr, mode, walker);
+        }
+    }
+
+    /// Instructions are retired that were fetched otherwise.
+    #[inline]
+    pub fn retire(&mut self, nr_instructions: u32) {
+        let nr_instructions = u64::from(nr_instructions);
+        self.meter.count(self.account, Event::Instructions, nr_instructions);
+        if self.phase == Phase::Measured {
+            self.meter.count(self.plane, Event::SampledInstructions, nr_instructions);
+        }
+    }
+
+    /// Data is accessed; what crosses the end of a line or page is an access to each.
+    #[inline]
+    pub fn data(
+        &mut self,
+        vaddr: u64,
+        bytes: u32,
+        access: Access,
+        mode: Mode,
+        walker: &mut impl Walk,
+    ) {
+        if self.phase == Phase::Skipped {
+            return;
+        }
+        if is_within_line(vaddr, bytes, self.line_shift) {
+            return self.data_line(vaddr, access, mode, walker);
+        }
+        for vaddr in lines(vaddr, bytes, self.line_shift) {
+            self.data_line(vaddr, access, mode, walker);
+        }
+    }
+
+    /// Forgets every translation, of all address spaces.
+    pub fn flush_all(&mut self) {
+        self.each_tlb(|tlb| tlb.flush(|_, _| false));
+    }
+
+    /// Forgets the translation of an address in the current address space, and a global one.
+    pub fn flush_page(&mut self, vaddr: u64) {
+        let space = self.space;
+        self.each_tlb(|tlb| tlb.flush_page(vaddr, space));
+    }
+
+    /// Goes to another address space. `keep`: what is known of spaces stays, to be valid when they
+    /// come back (PCID); otherwise only global translations stay.
+    pub fn switch_space(&mut self, asid: Asid, keep: bool) {
+        self.space = asid;
+        self.forget_last_used();
+        if !keep {
+            self.each_tlb(|tlb| tlb.flush(|_, is_global| is_global));
+        }
+    }
+
+    /// Bytes of host memory that this CPU takes: caches, TLBs and tallies, without its counters.
+    #[must_use]
+    pub fn nr_bytes(&self) -> usize {
+        let second = self.second_tlb.as_ref().map_or(0, Tlb::nr_bytes);
+        let l2 = self.l2.as_ref().map_or(0, Level::nr_bytes);
+        let first = self.l1i.nr_bytes() + self.l1d.nr_bytes();
+        self.itlb.nr_bytes() + self.dtlb.nr_bytes() + second + l2 + first + self.clock.nr_bytes()
+    }
+
+    fn each_tlb(&mut self, mut f: impl FnMut(&mut Tlb)) {
+        self.forget_last_used();
+        f(&mut self.itlb);
+        f(&mut self.dtlb);
+        if let Some(second) = &mut self.second_tlb {
+            f(second);
+        }
+    }
+
+    #[inline]
+    fn fetch_line(&mut self, vaddr: u64, mode: Mode, walker: &mut impl Walk) {
+        let vline = vaddr >> self.line_shift;
+        if self.last_fetch.is_hit(&self.l1i.tags, vline, false) {
+            self.meter.count(self.plane, Event::Fetches, 1);
+            return;
+        }
+        let paddr = match self.itlb.translate(vaddr, self.space) {
+            Some(paddr) => paddr,
+            None => match self.miss_tlb(vaddr, First::Instruction, walker) {
+                Some(paddr) => paddr,
+                None => return,
+            },
+        };
+        self.meter.count(self.plane, Event::Fetches, 1);
+        let line = paddr >> self.line_shift;
+        if !self.sets.are_modelled(line) {
+            return;
+        }
+        match self.l1i.touch(line) {
+            Some((slot, state)) => self.last_fetch = LastUsed::new(vline, slot, line, state),
+            None => self.miss(First::Instruction, line, Kind::Instruction, mode.class()),
+        }
+    }
+
+    #[inline]
+    fn data_line(&mut self, vaddr: u64, access: Access, mode: Mode, walker: &mut impl Walk) {
+        let vline = vaddr >> self.line_shift;
+        if self.last_data.is_hit(&self.l1d.tags, vline, access != Access::Load) {
+            self.meter.count(self.plane, Event::DataAccesses, 1);
+            return;
+        }
+        let paddr = match self.dtlb.translate(vaddr, self.space) {
+            Some(paddr) => paddr,
+            None => match self.miss_tlb(vaddr, First::Data, walker) {
+                Some(paddr) => paddr,
+                None => return,
+            },
+        };
+        self.meter.count(self.plane, Event::DataAccesses, 1);
+        let line = paddr >> self.line_shift;
+        if !self.sets.are_modelled(line) {
+            return;
+        }
+        let hit = self.l1d.touch(line);
+        match (access, hit) {
+            (Access::Load, Some((slot, state))) | (_, Some((slot, state @ State::Modified))) => {
+                self.last_data = LastUsed::new(vline, slot, line, state);
+            }
+            (Access::Load, None) => self.miss(First::Data, line, Kind::Read, mode.class()),
+            (Access::Store, _) => self.write(line, hit, Kind::Write, mode.class()),
+            (Access::Atomic, _) => self.write(line, hit, Kind::Atomic, mode.class()),
+        }
+    }
+
+    /// Something else was used in a cache or TLB.
+    fn forget_last_used(&mut self) {
+        self.last_fetch = LastUsed::NONE;
+        self.last_data = LastUsed::NONE;
+    }
+
+    #[cold]
+    fn miss_tlb(&mut self, vaddr: u64, side: First, walker: &mut impl Walk) -> Option<u64> {
+        let (miss, walk, kind) = match side {
+            First::Instruction => (Event::ItlbMisses, Event::ItlbWalks, Kind::InstructionTlb),
+            First::Data => (Event::DtlbMisses, Event::DtlbWalks, Kind::DataTlb),
+        };
+        self.forget_last_used();
+        self.meter.count(self.plane, miss, 1);
+        let space = self.space;
+        if let Some(page) = self.second_tlb.as_mut().and_then(|tlb| tlb.find(vaddr, space)) {
+            self.meter.count(self.plane, Event::SecondTlbHits, 1);
+            let cycles = self.system.geometry.cost.second_tlb_cycles;
+            self.stall(u64::from(cycles) * 1000);
+            self.first_tlb(side).put(vaddr, space, page);
+            return Some(page.translate(vaddr));
+        }
+        self.meter.count(self.plane, walk, 1);
+        let Some(translation) = walker.walk(vaddr) else {
+            self.meter.count(self.plane, Event::Untranslated, 1);
+            return None;
+        };
+        for &entry in translation.reads() {
+            self.read_table(entry, kind);
+        }
+        let page = Page::of(&translation, vaddr);
+        if let Some(second) = &mut self.second_tlb {
+            second.put(vaddr, space, page);
+        }
+        self.first_tlb(side).put(vaddr, space, page);
+        Some(page.translate(vaddr))
+    }
+
+    fn first_tlb(&mut self, side: First) -> &mut Tlb {
+        match side {
+            First::Instruction => &mut self.itlb,
+            First::Data => &mut self.dtlb,
+        }
+    }
+}
+
+#[inline]
+fn is_within_line(vaddr: u64, bytes: u32, line_shift: u32) -> bool {
+    let within = vaddr & ((1 << line_shift) - 1);
+    within + u64::from(bytes) <= 1 << line_shift
+}
+
+/// The first byte of an access in each line that it touches.
+fn lines(vaddr: u64, bytes: u32, line_shift: u32) -> impl Iterator<Item = u64> {
+    let mut next = Some((vaddr, u64::from(bytes.max(1))));
+    std::iter::from_fn(move || {
+        let (at, left) = next?;
+        let in_line = (1 << line_shift) - (at & ((1 << line_shift) - 1));
+        next = (left > in_line).then(|| (at.wrapping_add(in_line), left - in_line));
+        Some(at)
+    })
+}

@@ -1,0 +1,175 @@
+//! What the instrument must know of the guest's kernel.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use crate::btf::Btf;
+
+/// How many words [`Facts::words`] has.
+pub const WORDS: usize = 10;
+/// The first word: a change of the others' meaning changes it.
+const MAGIC: u64 = 0x5155_4152_0000_0001;
+
+/// Addresses and offsets in the running kernel. Offsets are in bytes from a task's `task_struct`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The address of `__switch_to`, whose second argument is the task that runs next.
+    pub switch_to: u64,
+    /// The address of `wake_up_new_task`, whose argument is a task that begins.
+    pub wake_up_new_task: u64,
+    /// Where the kernel sees all memory, one after the other.
+    pub direct_map: u64,
+    /// The running task's pointer, from a CPU's own area.
+    pub current_task: u64,
+    /// The CPU's number, likewise.
+    pub cpu_number: u64,
+    /// `cgroups`: the same in all tasks of a control group.
+    pub cgroups: u64,
+    /// `pid`: the task's number.
+    pub pid: u64,
+    /// `tgid`: its process's number.
+    pub tgid: u64,
+}
+
+/// Why the facts cannot be had.
+#[derive(Debug)]
+pub enum FactsError {
+    /// A file cannot be read.
+    Read(String, std::io::Error),
+    /// The kernel does not say it.
+    Missing(&'static str),
+}
+
+impl fmt::Display for FactsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "cannot read {path}: {error}"),
+            Self::Missing(what) => write!(f, "the kernel does not say where its {what} is"),
+        }
+    }
+}
+
+impl std::error::Error for FactsError {}
+
+impl Facts {
+    /// Reads what the running kernel says of itself below `root`.
+    ///
+    /// # Errors
+    /// When the kernel is without type information, or its symbols are hidden from this user.
+    pub fn read(root: &Path) -> Result<Self, FactsError> {
+        let read = |name: &str| {
+            let path = root.join(name);
+            fs::read(&path).map_err(|error| FactsError::Read(path.display().to_string(), error))
+        };
+        let symbols = read("proc/kallsyms")?;
+        let types = read("sys/kernel/btf/vmlinux")?;
+        // The lab's kernels are told not to shuffle addresses, so that the number of levels of page
+        // tables says where all memory is; the instrument finds no task if it is elsewhere.
+        let levels_five = String::from_utf8_lossy(&read("proc/cpuinfo")?).contains(" la57");
+        Self::parse(&String::from_utf8_lossy(&symbols), &types, levels_five)
+    }
+
+    fn parse(symbols: &str, types: &[u8], levels_five: bool) -> Result<Self, FactsError> {
+        let btf = Btf::parse(types).ok_or(FactsError::Missing("type information"))?;
+        let names = ["__switch_to", "wake_up_new_task", "current_task", "cpu_number", "pcpu_hot"];
+        let mut found = [None; 5];
+        for line in symbols.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            if let Some(index) = names.iter().position(|wanted| *wanted == name) {
+                found[index] = found[index].or(u64::from_str_radix(address, 16).ok());
+            }
+        }
+        let task = |member| btf.offset("task_struct", member).ok_or(FactsError::Missing("tasks"));
+        // Kernels 6.2 to 6.14 had them together in one structure.
+        let own = |symbol: Option<u64>, member, what| {
+            let in_area = || Some(found[4]? + btf.offset("pcpu_hot", member)?);
+            symbol.or_else(in_area).ok_or(FactsError::Missing(what))
+        };
+        let visible = |address: Option<u64>, what| {
+            address.filter(|address| *address != 0).ok_or(FactsError::Missing(what))
+        };
+        Ok(Self {
+            switch_to: visible(found[0], "task switch")?,
+            wake_up_new_task: visible(found[1], "task creation")?,
+            direct_map: if levels_five { 0xff11_0000_0000_0000 } else { 0xffff_8880_0000_0000 },
+            current_task: own(found[2], "current_task", "running task")?,
+            cpu_number: own(found[3], "cpu_number", "CPU number")?,
+            cgroups: task("cgroups")?,
+            pid: task("pid")?,
+            tgid: task("tgid")?,
+        })
+    }
+
+    /// As they are handed over.
+    #[must_use]
+    pub fn words(&self) -> [u64; WORDS] {
+        [
+            MAGIC,
+            WORDS as u64,
+            self.switch_to,
+            self.wake_up_new_task,
+            self.direct_map,
+            self.current_task,
+            self.cpu_number,
+            self.cgroups,
+            self.pid,
+            self.tgid,
+        ]
+    }
+
+    /// From what was handed over; `None` if it is something else.
+    #[must_use]
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        let [
+            MAGIC,
+            count,
+            switch_to,
+            wake_up_new_task,
+            direct_map,
+            current_task,
+            cpu_number,
+            cgroups,
+            pid,
+            tgid,
+        ] = *words
+        else {
+            return None;
+        };
+        (count == WORDS as u64).then_some(Self {
+            switch_to,
+            wake_up_new_task,
+            direct_map,
+            current_task,
+            cpu_number,
+            cgroups,
+            pid,
+            tgid,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_the_same() {
+        let facts = Facts { switch_to: 1, direct_map: 2, tgid: 3, ..Facts::default() };
+        assert_eq!(Facts::from_words(&facts.words()), Some(facts));
+        assert_eq!(Facts::from_words(&facts.words()[1..]), None);
+        assert_eq!(Facts::from_words(&[0; WORDS]), None);
+    }
+
+    #[test]
+    fn this_kernel_may_be_without_them_and_says_so() {
+        match Facts::read(Path::new("/")) {
+            Ok(facts) => assert!(facts.cgroups > 0),
+            Err(error) => assert!(!error.to_string().contains('\n')),
+        }
+    }
+}

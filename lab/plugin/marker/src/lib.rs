@@ -1,0 +1,59 @@
+//! How a program in a guest tells the instrument around it that counting begins and ends, and what the
+//! instrument must know of the guest's kernel to tell tasks apart.
+//!
+//! A marker is an instruction that does nothing: a long no-operation with a displacement that no
+//! compiler makes. The instrument recognises it when QEMU translates it; on a machine without
+//! instrument it stays without effect.
+
+mod btf;
+mod facts;
+
+pub use facts::{Facts, FactsError, WORDS};
+
+/// The instruction before its displacement: `nop dword ptr [rax + …]`.
+pub const OPCODE: [u8; 3] = [0x0f, 0x1f, 0x80];
+/// The displacement of the marker that begins counting, little endian after [`OPCODE`].
+pub const START: u32 = 0x5155_4101;
+/// The displacement of the marker that ends it.
+pub const STOP: u32 = 0x5155_4102;
+
+/// Begins counting: this process, and whatever it starts, is what is measured.
+pub fn start(facts: &Facts) {
+    let words = facts.words();
+    // SAFETY: the instruction neither reads nor writes memory or registers, whatever its operand says;
+    // the instrument only reads the words, which outlive it.
+    unsafe {
+        std::arch::asm!(
+            ".byte 0x0f, 0x1f, 0x80",
+            ".long {displacement}",
+            displacement = const START,
+            in("rdi") words.as_ptr(),
+            in("rsi") words.len(),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
+/// Ends counting.
+pub fn stop() {
+    // SAFETY: as in `start`, without operands.
+    unsafe {
+        std::arch::asm!(
+            ".byte 0x0f, 0x1f, 0x80",
+            ".long {displacement}",
+            displacement = const STOP,
+            options(nostack, preserves_flags, nomem),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_do_nothing_on_their_own() {
+        start(&Facts::default());
+        stop();
+    }
+}

@@ -1,0 +1,115 @@
+//! What QEMU calls when it translates a block: chooses what is heard of when it runs.
+
+use std::ffi::c_void;
+
+use super::callbacks::{self, ATOMIC, KERNEL, STORE};
+use super::declarations::{self as qemu, Block, Instruction};
+use super::install::machine;
+use crate::code::Code;
+use crate::decode::{self, Meaning};
+use crate::machine::{Machine, Phase};
+
+const INSTRUCTION_BYTES_MAX: usize = 15;
+
+/// A block is translated.
+pub extern "C" fn on_block(_id: u64, block: *mut Block) {
+    let Some(machine) = machine() else { return };
+    let phase = machine.phase();
+    if phase == Phase::After {
+        return;
+    }
+    // SAFETY: the block is good in this callback.
+    let count = unsafe { qemu::qemu_plugin_tb_n_insns(block) };
+    let mut code = None;
+    for index in 0..count {
+        // SAFETY: as above; the index is below the count.
+        let instruction = unsafe { qemu::qemu_plugin_tb_get_insn(block, index) };
+        let mut buffer = [0; INSTRUCTION_BYTES_MAX];
+        let meaning = decode::meaning(bytes_of(instruction, &mut buffer));
+        if phase == Phase::Before {
+            if meaning == Meaning::Start {
+                on_execution(instruction, callbacks::on_start, 0);
+            }
+        } else {
+            let place = place_of(instruction);
+            code.get_or_insert(place).extend(&place);
+            instrument(machine, instruction, meaning, place.vaddr());
+        }
+    }
+    if let Some(code) = code {
+        // QEMU may call back with it until it ends, and does not say when it no longer will.
+        let code: *mut Code = Box::leak(Box::new(code));
+        // SAFETY: the block is good in this callback; the word is what `on_fetch` expects.
+        unsafe {
+            qemu::qemu_plugin_register_vcpu_tb_exec_cb(
+                block,
+                callbacks::on_fetch,
+                qemu::REGISTERS_READ,
+                code.cast(),
+            );
+        }
+    }
+}
+
+fn bytes_of(instruction: *mut Instruction, buffer: &mut [u8; INSTRUCTION_BYTES_MAX]) -> &[u8] {
+    // SAFETY: the instruction is good in the callback that it was got in; there is room for that many.
+    let size = unsafe {
+        qemu::qemu_plugin_insn_data(instruction, buffer.as_mut_ptr().cast(), buffer.len())
+    };
+    &buffer[..size.min(INSTRUCTION_BYTES_MAX)]
+}
+
+fn place_of(instruction: *const Instruction) -> Code {
+    // SAFETY: the instruction is good in the callback that it was got in.
+    unsafe {
+        let host = qemu::qemu_plugin_insn_haddr(instruction) as u64;
+        let bytes = qemu::qemu_plugin_insn_size(instruction) as u32;
+        Code::new(qemu::qemu_plugin_insn_vaddr(instruction), host, bytes)
+    }
+}
+
+fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning, vaddr: u64) {
+    match meaning {
+        Meaning::Stop => on_execution(instruction, callbacks::on_stop, 0),
+        Meaning::WriteRoot => on_execution(instruction, callbacks::on_write_root, 0),
+        Meaning::FlushAll => on_execution(instruction, callbacks::on_flush_all, 0),
+        Meaning::FlushPage(register) => {
+            on_execution(instruction, callbacks::on_flush_page, usize::from(register));
+        }
+        Meaning::Plain | Meaning::Atomic | Meaning::Start => {}
+    }
+    if let Some(facts) = machine.tasks.facts() {
+        if vaddr == facts.switch_to {
+            on_execution(instruction, callbacks::on_switch, 0);
+        } else if vaddr == facts.wake_up_new_task {
+            on_execution(instruction, callbacks::on_created, 0);
+        }
+    }
+    let mode = if vaddr >> 63 != 0 { KERNEL } else { 0 };
+    if meaning == Meaning::Atomic {
+        // QEMU tells of its read and of its write; it is one access.
+        return on_access(instruction, qemu::ACCESS_WRITE, mode | STORE | ATOMIC);
+    }
+    on_access(instruction, qemu::ACCESS_READ, mode);
+    on_access(instruction, qemu::ACCESS_WRITE, mode | STORE);
+}
+
+fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word: usize) {
+    let (registers, word) = (qemu::REGISTERS_READ, word as *mut c_void);
+    // SAFETY: the instruction is good in the callback that it was got in; the word is only a number.
+    unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, registers, word) };
+}
+
+fn on_access(instruction: *mut Instruction, accesses: i32, word: usize) {
+    let (registers, word) = (qemu::REGISTERS_NONE, word as *mut c_void);
+    // SAFETY: as for `on_execution`.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_mem_cb(
+            instruction,
+            callbacks::on_data,
+            registers,
+            accesses,
+            word,
+        );
+    }
+}

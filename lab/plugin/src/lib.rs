@@ -1,0 +1,18 @@
+//! The instrument of counted runs: a plugin of QEMU that turns what a guest's processors do into calls
+//! of a model of caches, TLBs and nodes (`quartier-memmodel`).
+//!
+//! Off while the guest boots: code is translated as ever and only searched for the marker that begins
+//! counting (`quartier-marker`). The marker empties QEMU's translations, and whatever is translated
+//! afterwards calls the model. Everything that can be known without QEMU is plain safe code with tests;
+//! `unsafe` is in `ffi/` alone.
+#![deny(unsafe_code)]
+
+mod arguments;
+mod code;
+mod decode;
+mod ffi;
+mod layout;
+mod machine;
+mod report;
+mod tasks;
+mod walk;

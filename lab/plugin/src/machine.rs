@@ -1,0 +1,292 @@
+//! The guest as the instrument knows it: what is the same for all CPUs, and what each has for itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use quartier_count::{Ending, FORMAT, Mark, Moment, Slices, Taken, instructions};
+use quartier_marker::{Facts, WORDS};
+use quartier_memmodel::{Layout, Owner, System, Walk};
+
+use crate::arguments::Arguments;
+use crate::code::Places;
+use crate::ffi::{Cpus, Ram, Register, Registers};
+use crate::report;
+use crate::tasks::Tasks;
+use crate::walk::{Memory, Tables};
+
+/// In control register 4: five levels of tables.
+const FIVE_LEVELS: u64 = 1 << 12;
+
+/// The first slices of a run are as long, in instructions of the program.
+const SLICE_INSTRUCTIONS: u64 = 1 << 20;
+
+/// Whether a slice is due is looked at once in so many blocks of a CPU.
+const BLOCKS_PER_LOOK: u32 = 1 << 14;
+
+/// Where counting is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// The guest boots.
+    Before,
+    /// Between the markers.
+    Counting,
+    /// The result is written, or there is none.
+    After,
+}
+
+/// The guest.
+#[derive(Debug)]
+pub struct Machine {
+    pub arguments: Arguments,
+    pub cpus: Cpus<Cpu>,
+    pub tasks: Tasks,
+    ram: Ram,
+    system: Arc<System>,
+    phase: AtomicU8,
+    is_written: AtomicBool,
+    /// Which CPU runs, where all run in one thread.
+    current: AtomicUsize,
+    /// CPUs by the place of their own data in the kernel.
+    areas: Mutex<Vec<(u64, usize)>>,
+    /// Counts at moments.
+    marks: Mutex<Vec<Mark>>,
+    /// Counts over time.
+    slices: Mutex<Slices>,
+    refusal: OnceLock<String>,
+}
+
+/// What a CPU has for itself.
+#[derive(Debug)]
+pub struct Cpu {
+    pub registers: Registers,
+    pub model: quartier_memmodel::Cpu,
+    pub places: Places,
+    root: u64,
+    levels: u32,
+    /// Control registers may have changed since they were read.
+    is_stale: bool,
+    /// Blocks until it is looked whether a slice is due.
+    blocks_left: u32,
+}
+
+impl Machine {
+    /// A guest of at most `nr_cpus` CPUs.
+    pub fn new(arguments: Arguments, nr_cpus: usize) -> Result<Self, String> {
+        let given = arguments.node_of_cpu.len();
+        if given != nr_cpus {
+            return Err(format!("cpus=… has {given} CPUs and QEMU {nr_cpus}"));
+        }
+        let of_cpus = arguments.node_of_cpu.iter().map(|node| usize::from(*node) + 1).max();
+        let layout = Layout {
+            nr_nodes: arguments.layout.nr_nodes().max(of_cpus.unwrap_or(0)),
+            node_of_cpu: arguments.node_of_cpu.clone(),
+            memory: arguments.layout.memory(),
+        };
+        // What is modelled has as many CPUs to a node as the guest.
+        let on_node = |node: &u16| layout.node_of_cpu.iter().filter(|of| *of == node).count();
+        let fullest = layout.node_of_cpu.iter().map(on_node).max().unwrap_or(1);
+        let geometry = arguments.geometry.clone().scaled_to(fullest as u32);
+        let system = System::new_sampled(geometry, layout, arguments.sets_one_in);
+        Ok(Self {
+            cpus: Cpus::new(nr_cpus),
+            tasks: Tasks::default(),
+            ram: Ram::map(arguments.layout.clone())?,
+            system: system.map_err(|error| error.to_string())?,
+            phase: AtomicU8::new(Phase::Before as u8),
+            is_written: AtomicBool::new(false),
+            current: AtomicUsize::new(0),
+            areas: Mutex::default(),
+            marks: Mutex::default(),
+            slices: Mutex::new(Slices::new(SLICE_INSTRUCTIONS)),
+            refusal: OnceLock::new(),
+            arguments,
+        })
+    }
+
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Before,
+            1 => Phase::Counting,
+            _ => Phase::After,
+        }
+    }
+
+    /// Goes on to `phase`; whether this is the first to do so.
+    pub fn advance(&self, phase: Phase) -> bool {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel) < phase as u8
+    }
+
+    /// A CPU's own part, once its registers can be read.
+    pub fn cpu(&self, index: usize, registers: Registers) -> Result<Cpu, String> {
+        let model = self.system.cpu(index).ok_or("QEMU has more CPUs than it said")?;
+        Ok(Cpu {
+            registers,
+            model,
+            places: Places::default(),
+            root: 0,
+            levels: 4,
+            is_stale: true,
+            blocks_left: BLOCKS_PER_LOOK,
+        })
+    }
+
+    /// The CPU that a callback is for. Where all CPUs run in one thread, QEMU 10 says the CPU that the
+    /// code was translated on, whoever runs it.
+    #[inline]
+    pub fn index(&self, said: usize) -> usize {
+        if self.arguments.single { self.current.load(Ordering::Relaxed) } else { said }
+    }
+
+    /// Finds out which CPU runs a block that begins, by the place of its own data in the kernel.
+    pub fn identify(&self, registers: &mut Registers, facts: &Facts) {
+        let is_kernels = |address: &u64| address >> 63 != 0;
+        let area = Some(registers.read(Register::Area))
+            .filter(is_kernels)
+            .unwrap_or_else(|| registers.read(Register::AreaAside));
+        let mut areas = self.areas.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = match areas.iter().find(|known| known.0 == area) {
+            Some(known) => known.1,
+            None => {
+                let place = area.wrapping_add(facts.cpu_number);
+                let word = registers.memory(place & !7, 1).map_or(0, |words| words[0]);
+                let number = (word >> ((place & 4) * 8)) as u32 as usize;
+                areas.push((area, number));
+                number
+            }
+        };
+        self.current.store(index, Ordering::Relaxed);
+    }
+
+    /// The marker that begins counting: learns of the kernel and of whom to count. Gives whether the
+    /// memory that the arguments describe is the guest's.
+    pub fn begin(&self, registers: &mut Registers) -> Result<(), String> {
+        let [words, count] = Register::ARGUMENTS.map(|argument| registers.read(argument));
+        let read = registers.memory(words, WORDS).filter(|_| count == WORDS as u64);
+        let read = read.ok_or("the marker came without its words")?;
+        let facts = Facts::from_words(&read).ok_or("the marker's words are of another version")?;
+        let (root, levels) = read_root(registers);
+        let mut tables = Tables { memory: &self.ram, root, levels };
+        let ours = |vaddr: u64| {
+            let page = tables.walk(vaddr)?;
+            self.ram.word(page.page | vaddr & !(u64::MAX << page.size.shift()))
+        };
+        let places = (0..WORDS as u64).map(|index| words + index * 8);
+        if !places.map(ours).eq(read.iter().copied().map(Some)) {
+            return Err("the guest's memory is not where the arguments say".to_owned());
+        }
+        let area = registers.read(Register::AreaAside);
+        let task = registers.memory(area.wrapping_add(facts.current_task), 1);
+        let task = task.ok_or("the running task cannot be found")?[0];
+        self.tasks.begin(facts, task, &self.ram)?;
+        if self.arguments.single {
+            self.identify(registers, &facts);
+        }
+        Ok(())
+    }
+
+    /// `task` runs on this CPU from now on.
+    pub fn switched(&self, cpu: &mut Cpu, task: u64) {
+        let is_measured = self.tasks.is_measured(task, &self.ram);
+        cpu.model.attribute(Some(if is_measured { Owner::Program } else { Owner::Rest }));
+    }
+
+    /// `task` is created.
+    pub fn created(&self, task: u64) {
+        if self.tasks.begins_parallel(task, &self.ram) {
+            self.mark(Moment::FirstThread);
+        }
+    }
+
+    /// Keeps what was counted so far.
+    pub fn mark(&self, at: Moment) {
+        let snapshot = self.system.snapshot();
+        let mark = Mark { at, instructions: instructions(&snapshot), snapshot };
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
+    }
+
+    /// A block runs; now and then a slice is due.
+    #[inline]
+    pub fn tick(&self, cpu: &mut Cpu) {
+        cpu.blocks_left -= 1;
+        if cpu.blocks_left == 0 {
+            cpu.blocks_left = BLOCKS_PER_LOOK;
+            self.slice();
+        }
+    }
+
+    #[cold]
+    fn slice(&self) {
+        // Whoever comes while another CPU is at it need not wait: nothing is due then.
+        let Ok(mut slices) = self.slices.try_lock() else { return };
+        let executed = self.system.instructions(Owner::Program);
+        if executed >= slices.due_at() {
+            slices.note(executed, &self.system.snapshot().program);
+        }
+    }
+
+    /// The tables of a CPU, to walk; `None` in its first instructions, before they are known.
+    #[inline]
+    pub fn tables(&self, cpu: &Cpu) -> Option<Tables<'_, Ram>> {
+        let tables = Tables { memory: &self.ram, root: cpu.root, levels: cpu.levels };
+        (!cpu.is_stale).then_some(tables)
+    }
+
+    /// Why nothing is counted.
+    pub fn refuse(&self, why: String) {
+        let _ = self.refusal.set(why);
+        self.advance(Phase::After);
+    }
+
+    /// Writes the result, once.
+    pub fn write(&self, ending: Ending) -> Result<(), String> {
+        if self.is_written.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let has_begun = matches!(ending, Ending::Marker | Ending::Guest);
+        if has_begun {
+            self.mark(Moment::End);
+        }
+        let marks = std::mem::take(&mut *self.marks.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(end) = marks.last().filter(|_| has_begun) {
+            slices.note(end.instructions, &end.snapshot.program);
+        }
+        let refusal = self.refusal.get().cloned();
+        let ending = if refusal.is_some() { Ending::Refused } else { ending };
+        let slices = slices.into_vec();
+        report::write(
+            &Taken { format: FORMAT, ending, refusal, marks, slices },
+            &self.arguments.out,
+        )
+    }
+}
+
+impl Cpu {
+    /// Control registers may be about to change.
+    pub fn stale(&mut self) {
+        self.is_stale = true;
+        self.places.forget();
+    }
+
+    /// Reads the control registers again if they may have changed; only where a block begins.
+    #[inline]
+    pub fn refresh(&mut self) {
+        if self.is_stale {
+            self.refresh_now();
+        }
+    }
+
+    #[cold]
+    fn refresh_now(&mut self) {
+        self.is_stale = false;
+        (self.root, self.levels) = read_root(&mut self.registers);
+        // QEMU emulates no space numbers (PCID), so that translations do not survive the switch.
+        self.model.switch_space(self.root, false);
+    }
+}
+
+fn read_root(registers: &mut Registers) -> (u64, u32) {
+    let has_five = registers.read(Register::Features) & FIVE_LEVELS != 0;
+    (registers.read(Register::Root), if has_five { 5 } else { 4 })
+}

@@ -1,0 +1,126 @@
+//! Which of the guest's tasks are the program measured: those of its control group, whose pointer every
+//! child inherits.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use quartier_marker::Facts;
+
+use crate::walk::Memory;
+
+/// The program among the guest's tasks.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    facts: OnceLock<Facts>,
+    /// The group's pointer; 0, which no task has, before it is known.
+    group: AtomicU64,
+    parallel: AtomicBool,
+}
+
+impl Tasks {
+    /// What is known of the kernel, once counting has begun.
+    pub fn facts(&self) -> Option<&Facts> {
+        self.facts.get()
+    }
+
+    /// `task`'s control group is the program's.
+    pub fn begin(&self, facts: Facts, task: u64, memory: &impl Memory) -> Result<(), String> {
+        let group = field(memory, &facts, task, facts.cgroups).filter(|group| *group != 0);
+        let group = group.ok_or("the running task has no control group")?;
+        self.facts.set(facts).map_err(|_| "counting has begun before")?;
+        self.group.store(group, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether `task` is the program's.
+    pub fn is_measured(&self, task: u64, memory: &impl Memory) -> bool {
+        let Some(facts) = self.facts.get() else { return false };
+        let group = field(memory, facts, task, facts.cgroups);
+        group.is_some_and(|group| group != 0 && group == self.group.load(Ordering::Relaxed))
+    }
+
+    /// A task is created; whether it is the program's first second thread.
+    pub fn begins_parallel(&self, task: u64, memory: &impl Memory) -> bool {
+        let Some(facts) = self.facts.get() else { return false };
+        if self.parallel.load(Ordering::Relaxed) || !self.is_measured(task, memory) {
+            return false;
+        }
+        // The first thread of a process has the process's number.
+        let number = |offset| half(memory, facts, task, offset);
+        number(facts.pid) != number(facts.tgid) && !self.parallel.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Eight bytes of a task, which lies where the kernel sees all memory in order.
+fn field(memory: &impl Memory, facts: &Facts, task: u64, offset: u64) -> Option<u64> {
+    memory.word(task.checked_sub(facts.direct_map)?.checked_add(offset)?)
+}
+
+/// Four bytes of it.
+fn half(memory: &impl Memory, facts: &Facts, task: u64, offset: u64) -> Option<u32> {
+    let word = field(memory, facts, task, offset & !7)?;
+    Some(if offset & 4 == 0 { word as u32 } else { (word >> 32) as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    const MAP: u64 = 0xffff_8880_0000_0000;
+    const FACTS: Facts = Facts {
+        switch_to: 1,
+        wake_up_new_task: 2,
+        direct_map: MAP,
+        current_task: 3,
+        cpu_number: 4,
+        cgroups: 16,
+        pid: 0,
+        tgid: 4,
+    };
+
+    /// A task at a place in memory: process, thread, group.
+    fn task(memory: &mut HashMap<u64, u64>, at: u64, process: u64, thread: u64, group: u64) -> u64 {
+        memory.insert(at, process << 32 | thread);
+        memory.insert(at + FACTS.cgroups, group);
+        MAP + at
+    }
+
+    #[test]
+    fn children_are_the_programs_and_others_are_not() {
+        let mut memory = HashMap::new();
+        let program = task(&mut memory, 0x1000, 7, 7, 0xabc);
+        let child = task(&mut memory, 0x2000, 8, 8, 0xabc);
+        let other = task(&mut memory, 0x3000, 1, 1, 0xdef);
+        let tasks = Tasks::default();
+        assert!(!tasks.is_measured(program, &memory));
+        tasks.begin(FACTS, program, &memory).unwrap();
+        assert!(tasks.is_measured(program, &memory) && tasks.is_measured(child, &memory));
+        assert!(!tasks.is_measured(other, &memory));
+        assert!(!tasks.is_measured(0, &memory) && !tasks.is_measured(MAP + 0x9000, &memory));
+    }
+
+    #[test]
+    fn the_second_thread_begins_the_parallel_phase_once() {
+        let mut memory = HashMap::new();
+        let program = task(&mut memory, 0x1000, 7, 7, 0xabc);
+        let child = task(&mut memory, 0x2000, 8, 8, 0xabc);
+        let thread = task(&mut memory, 0x3000, 7, 9, 0xabc);
+        let foreign = task(&mut memory, 0x4000, 1, 2, 0xdef);
+        let tasks = Tasks::default();
+        tasks.begin(FACTS, program, &memory).unwrap();
+        assert!(!tasks.begins_parallel(child, &memory));
+        assert!(!tasks.begins_parallel(foreign, &memory));
+        assert!(tasks.begins_parallel(thread, &memory));
+        assert!(!tasks.begins_parallel(thread, &memory));
+    }
+
+    #[test]
+    fn a_task_without_group_is_refused() {
+        let mut memory = HashMap::new();
+        let program = task(&mut memory, 0x1000, 7, 7, 0);
+        assert!(Tasks::default().begin(FACTS, program, &memory).is_err());
+        assert!(Tasks::default().begin(FACTS, 12, &memory).is_err());
+    }
+}
