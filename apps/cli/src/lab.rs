@@ -1,6 +1,8 @@
 //! `quartier lab`: a real Linux on a machine with N nodes, under QEMU; and decisions without one.
 
+mod compare;
 mod count;
+mod counting;
 mod doctor;
 mod fetch;
 mod guest;
@@ -42,6 +44,12 @@ enum Command {
     /// what time they would take, modelled. The guest takes two to seven times as long as without. The
     /// report is printed on standard error; the exit status is as of `lab run`.
     Count(Box<count::Args>),
+    /// Count a program under several policies, and say what each brings
+    ///
+    /// First touch, interleave, the kernel's NUMA balancing, `numad`, the best placement by hand and
+    /// `quartier run`: commands that leave their node, Q (thesis 5.3.4) and modelled time, with their spread over
+    /// the runs. Each run is a guest of its own. The program's output is not shown.
+    Compare(Box<compare::Args>),
     /// Check everything the lab needs, and say how to get what is missing
     Doctor(doctor::Args),
     /// Fetch kernels and QEMU ahead, for use without a network
@@ -63,6 +71,7 @@ impl Args {
         let result = match self.command {
             Command::Run(args) => args.run(),
             Command::Count(args) => args.run(),
+            Command::Compare(args) => args.run(),
             Command::Doctor(args) => args.run(),
             Command::Fetch(args) => args.run(),
             Command::Kernels(args) => args.run(),

@@ -97,6 +97,8 @@ pub struct Start {
     pub binds: Vec<(Vec<u8>, Vec<u8>)>,
     /// The host's name.
     pub hostname: Vec<u8>,
+    /// What runs beside the command, as root, until it ends: a program and its arguments, or nothing.
+    pub beside: Vec<Vec<u8>>,
     /// Whether to tell the instrument where the command begins and ends.
     pub is_counted: bool,
     /// How many of the host's files the guest may know at once.

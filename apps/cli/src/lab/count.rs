@@ -5,13 +5,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::ValueEnum;
-use quartier_count::{
-    Circumstances, CountMode, Machine, Phase, Recording, Report, Taken, html, svg, text,
-};
-use quartier_lab::{Instrument, run};
+use quartier_count::svg::Drawing;
+use quartier_count::{Phase, Recording, Report, html, svg, text};
+use quartier_lab::run;
 
+use super::counting::Counting;
 use super::guest::GuestArgs;
 use crate::output::Output;
 
@@ -60,12 +60,22 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// Which part of a run.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum PhaseOption {
+pub enum PhaseOption {
     /// From its begin to its end
     Whole,
     /// From its second thread on
     Parallel,
+}
+
+impl From<PhaseOption> for Phase {
+    fn from(option: PhaseOption) -> Self {
+        match option {
+            PhaseOption::Whole => Self::Whole,
+            PhaseOption::Parallel => Self::Parallel,
+        }
+    }
 }
 
 /// What is written when everything is known, opened before anything is done.
@@ -83,15 +93,11 @@ impl Args {
             Some(file) => (read(file)?, 0),
             None => self.count()?,
         };
-        let phase = match self.phase {
-            PhaseOption::Whole => Phase::Whole,
-            PhaseOption::Parallel => Phase::Parallel,
-        };
         // Counting may have taken long: what was counted is kept, whatever there is to say of it.
         if let Some(output) = outputs.recording {
             output.write(&String::from_utf8_lossy(&recording.to_json()))?;
         }
-        let report = Report::new(&recording, phase)?;
+        let report = Report::new(&recording, self.phase.into())?;
         let json = || Ok::<_, serde_json::Error>(serde_json::to_string_pretty(&report)? + "\n");
         if let Some(output) = outputs.html {
             output.write(&html::report(&report))?;
@@ -100,7 +106,7 @@ impl Args {
             output.write(&json()?)?;
         }
         if let Some(folder) = &self.svg {
-            write_drawings(folder, &report)?;
+            write_drawings(folder, &svg::report(&report))?;
         }
         // The command's own output is on the standard output.
         let printed = if self.json { json()? } else { text::report(&report) };
@@ -124,33 +130,11 @@ impl Args {
 
     /// Boots a guest, runs the command in it, and gives what was counted with the command's status.
     fn count(&self) -> anyhow::Result<(Recording, u8)> {
-        if self.guest.is_accelerated() {
-            bail!(
-                "--kvm runs the program on the processor, where nothing can be counted: leave it out"
-            );
-        }
-        let library = instrument()?;
-        let mut request = self.guest.request(&self.command)?;
-        let folder = tempfile::tempdir().context("cannot make a folder for what is counted")?;
-        let out = folder.path().join("counted.json");
-        request.instrument = Some(Instrument {
-            library,
-            out: out.clone(),
-            geometry: geometry(&self.geometry)?,
-            sets_one_in: 1,
-            repeatable: false,
-        });
-        let ran = run(&request, self.guest.streams()?)?;
-        let counted = std::fs::read(&out).context(
-            "the instrument wrote nothing; see what QEMU says with `quartier lab run --console -`",
-        )?;
-        let recording = Taken::parse(&counted)?.recording(Circumstances {
-            command: self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            kernel: ran.kernel,
-            qemu: ran.qemu,
-            machine: Machine { cpus_per_node: ran.cpus },
-            mode: CountMode::Parallel,
-        })?;
+        let counting = Counting::new(&self.geometry, &self.guest)?;
+        let request = self.guest.request(&self.command)?;
+        let streams = self.guest.streams()?;
+        let (recording, ran) =
+            counting.count(request, &self.command, |request| Ok(run(request, streams)?))?;
         Ok((recording, ran.exit_status))
     }
 }
@@ -160,32 +144,12 @@ fn read(file: &Path) -> anyhow::Result<Recording> {
     Recording::parse(&bytes).with_context(|| file.display().to_string())
 }
 
-fn write_drawings(folder: &Path, report: &Report) -> anyhow::Result<()> {
-    for drawing in svg::report(report) {
+/// Writes each to a file of its name.
+pub fn write_drawings(folder: &Path, drawings: &[Drawing]) -> anyhow::Result<()> {
+    for drawing in drawings {
         let path = folder.join(drawing.name).with_extension("svg");
         std::fs::write(&path, drawing.to_svg())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// A preset by name, or a file by its whole path: QEMU runs elsewhere. Read here first, so that what
-/// is wrong is told before a guest boots.
-fn geometry(text: &str) -> anyhow::Result<String> {
-    use quartier_memmodel::geometry::{Geometry, Preset};
-    if Preset::ALL.iter().any(|preset| preset.name() == text) {
-        return Ok(text.to_owned());
-    }
-    let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
-    let path = std::fs::canonicalize(text).with_context(|| {
-        format!("--geometry {text} is neither {} nor a file that can be read", names.join(", "))
-    })?;
-    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {text}"))?;
-    Geometry::from_bytes(&bytes).with_context(|| text.to_owned())?;
-    Ok(path.to_string_lossy().into_owned())
-}
-
-/// The instrument lies beside the command, or in `../lib/quartier`.
-fn instrument() -> anyhow::Result<PathBuf> {
-    crate::installed::library("libquartier_plugin.so", "the instrument")
 }

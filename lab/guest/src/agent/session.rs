@@ -1,8 +1,11 @@
 //! The command's life: its input, output and signals, and everything it leaves orphaned.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +41,7 @@ struct Streams {
 /// Runs the command to its end and gives its status; everything it wrote has then been sent.
 pub fn run(start: &Start, host: &Host, from_host: File) -> Result<Exit> {
     let plan = plan_file(start)?;
+    spawn_beside(start)?;
     let (child, streams) = spawn(start, &plan)?;
     host.send(&Frame::Started).doing("write to the host")?;
     let ended = Arc::new(AtomicBool::new(false));
@@ -71,6 +75,16 @@ fn plan_file(start: &Start) -> Result<File> {
     let mut file = File::from(file);
     file.write_all(&bytes).doing("write the plan")?;
     Ok(file)
+}
+
+/// Starts what runs beside the command. It ends with the guest.
+fn spawn_beside(start: &Start) -> Result<()> {
+    let Some((program, arguments)) = start.beside.split_first() else { return Ok(()) };
+    let program = OsStr::from_bytes(program);
+    let mut command = Command::new(program);
+    command.args(arguments.iter().map(|argument| OsStr::from_bytes(argument)));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map(drop).path("start", Path::new(program))
 }
 
 fn spawn(start: &Start, plan: &File) -> Result<(Pid, Streams)> {

@@ -53,6 +53,9 @@ pub struct Request {
     pub kernel_args: Vec<String>,
     /// Use /dev/kvm.
     pub kvm: bool,
+    /// What runs beside the command, as the guest's root, until it ends: a daemon of this machine by its
+    /// whole path, with arguments. Nothing, if empty.
+    pub beside: Vec<OsString>,
     /// What counts the command's accesses, if anything does.
     pub instrument: Option<Instrument>,
     /// End the run after this long.
@@ -96,6 +99,7 @@ impl Request {
             as_root: false,
             kernel_args: Vec::new(),
             kvm: false,
+            beside: Vec::new(),
             instrument: None,
             time_limit: None,
             boot_limit,

@@ -161,6 +161,7 @@ fn plan(request: &Request, input: &Input) -> Result<Start> {
         gid: ids.1,
         groups: ids.2,
         umask: umask.as_raw_mode(),
+        beside: request.beside.iter().map(bytes).collect(),
         is_counted: request.instrument.is_some(),
         limits: limits::current(),
         terminal,

@@ -1,0 +1,77 @@
+//! One counted run: a guest with the instrument in it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use quartier_count::{Circumstances, CountMode, Machine, Recording, Taken};
+use quartier_lab::{Instrument, Report, Request};
+use quartier_memmodel::geometry::{Geometry, Preset};
+
+use super::guest::GuestArgs;
+
+/// How to count.
+#[derive(Debug)]
+pub struct Counting {
+    library: PathBuf,
+    /// A preset's name or a file's whole path.
+    geometry: String,
+}
+
+impl Counting {
+    /// Finds everything, before a guest boots.
+    pub fn new(geometry: &str, guest: &GuestArgs) -> anyhow::Result<Self> {
+        if guest.is_accelerated() {
+            bail!(
+                "--kvm runs the program on the processor, where nothing can be counted: leave it out"
+            );
+        }
+        let library = crate::installed::library("libquartier_plugin.so", "the instrument")?;
+        Ok(Self { library, geometry: check_geometry(geometry)? })
+    }
+
+    /// Runs a request with `run` and gives what was counted of `command`, with how the run went.
+    pub fn count(
+        &self,
+        mut request: Request,
+        command: &[OsString],
+        run: impl FnOnce(&Request) -> anyhow::Result<Report>,
+    ) -> anyhow::Result<(Recording, Report)> {
+        let folder = tempfile::tempdir().context("cannot make a folder for what is counted")?;
+        let out = folder.path().join("counted.json");
+        request.instrument = Some(Instrument {
+            library: self.library.clone(),
+            out: out.clone(),
+            geometry: self.geometry.clone(),
+            sets_one_in: 1,
+            repeatable: false,
+        });
+        let report = run(&request)?;
+        let counted = std::fs::read(&out).context(
+            "the instrument wrote nothing; see what QEMU says with `quartier lab run --console -`",
+        )?;
+        let recording = Taken::parse(&counted)?.recording(Circumstances {
+            command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            kernel: report.kernel.clone(),
+            qemu: report.qemu.clone(),
+            machine: Machine { cpus_per_node: report.cpus.clone() },
+            mode: CountMode::Parallel,
+        })?;
+        Ok((recording, report))
+    }
+}
+
+/// A preset by name, or a file by its whole path: QEMU runs elsewhere. Read here first, so that what
+/// is wrong is told before a guest boots.
+fn check_geometry(text: &str) -> anyhow::Result<String> {
+    if Preset::ALL.iter().any(|preset| preset.name() == text) {
+        return Ok(text.to_owned());
+    }
+    let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
+    let path = std::fs::canonicalize(text).with_context(|| {
+        format!("--geometry {text} is neither {} nor a file that can be read", names.join(", "))
+    })?;
+    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {text}"))?;
+    Geometry::from_bytes(&bytes).with_context(|| text.to_owned())?;
+    Ok(path.to_string_lossy().into_owned())
+}
