@@ -1,7 +1,7 @@
 //! The guest as the instrument knows it: what is the same for all CPUs, and what each has for itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use quartier_count::{Ending, FORMAT, Mark, Moment, Slices, Taken, instructions};
 use quartier_marker::{Facts, WORDS};
@@ -11,7 +11,7 @@ use crate::arguments::Arguments;
 use crate::code::Places;
 use crate::ffi::{Cpus, Ram, Register, Registers};
 use crate::report;
-use crate::tasks::Tasks;
+use crate::tasks::{Tasks, Turn};
 use crate::walk::{Memory, Tables};
 
 /// In control register 4: five levels of tables.
@@ -191,18 +191,40 @@ impl Machine {
         cpu.model.attribute(Some(if is_measured { Owner::Program } else { Owner::Rest }));
     }
 
-    /// `task` is created.
+    /// `task` begins.
     pub fn created(&self, task: u64) {
-        if self.tasks.begins_parallel(task, &self.ram) {
-            self.mark(Moment::FirstThread);
+        self.turn(self.tasks.begins(task, &self.ram));
+    }
+
+    /// `task` has ended.
+    pub fn ended(&self, task: u64) {
+        self.turn(self.tasks.ends(task, &self.ram));
+    }
+
+    /// The first begin of a parallel phase and the last end of one are kept; an end is not the last
+    /// if there is another begin.
+    fn turn(&self, turn: Option<Turn>) {
+        let Some(turn) = turn else { return };
+        let has_begun = {
+            let mut marks = self.marks();
+            marks.retain(|mark| mark.at != Moment::LastThreadEnded);
+            marks.iter().any(|mark| mark.at == Moment::FirstThread)
+        };
+        match turn {
+            Turn::Parallel if !has_begun => self.mark(Moment::FirstThread),
+            Turn::Parallel => {}
+            Turn::Serial => self.mark(Moment::LastThreadEnded),
         }
     }
 
     /// Keeps what was counted so far.
     pub fn mark(&self, at: Moment) {
         let snapshot = self.system.snapshot();
-        let mark = Mark { at, instructions: instructions(&snapshot), snapshot };
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
+        self.marks().push(Mark { at, instructions: instructions(&snapshot), snapshot });
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Vec<Mark>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A block runs; now and then a slice is due.
@@ -247,7 +269,7 @@ impl Machine {
         if has_begun {
             self.mark(Moment::End);
         }
-        let marks = std::mem::take(&mut *self.marks.lock().unwrap_or_else(PoisonError::into_inner));
+        let marks = std::mem::take(&mut *self.marks());
         let mut slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(end) = marks.last().filter(|_| has_begun) {
             slices.note(end.instructions, &end.snapshot.program);

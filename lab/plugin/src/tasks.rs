@@ -2,7 +2,7 @@
 //! child inherits.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use quartier_marker::Facts;
 
@@ -14,7 +14,17 @@ pub struct Tasks {
     facts: OnceLock<Facts>,
     /// The group's pointer; 0, which no task has, before it is known.
     group: AtomicU64,
-    parallel: AtomicBool,
+    /// Threads beside the first of each of its processes.
+    nr_others: AtomicI64,
+}
+
+/// What a task's begin or end means for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has a second thread from now on.
+    Parallel,
+    /// Its last other thread has ended.
+    Serial,
 }
 
 impl Tasks {
@@ -39,15 +49,25 @@ impl Tasks {
         group.is_some_and(|group| group != 0 && group == self.group.load(Ordering::Relaxed))
     }
 
-    /// A task is created; whether it is the program's first second thread.
-    pub fn begins_parallel(&self, task: u64, memory: &impl Memory) -> bool {
+    /// A task begins.
+    pub fn begins(&self, task: u64, memory: &impl Memory) -> Option<Turn> {
+        let is_first = self.is_another_thread(task, memory)
+            && self.nr_others.fetch_add(1, Ordering::Relaxed) == 0;
+        is_first.then_some(Turn::Parallel)
+    }
+
+    /// A task has ended.
+    pub fn ends(&self, task: u64, memory: &impl Memory) -> Option<Turn> {
+        let is_last = self.is_another_thread(task, memory)
+            && self.nr_others.fetch_sub(1, Ordering::Relaxed) == 1;
+        is_last.then_some(Turn::Serial)
+    }
+
+    /// The first thread of a process has the process's number.
+    fn is_another_thread(&self, task: u64, memory: &impl Memory) -> bool {
         let Some(facts) = self.facts.get() else { return false };
-        if self.parallel.load(Ordering::Relaxed) || !self.is_measured(task, memory) {
-            return false;
-        }
-        // The first thread of a process has the process's number.
         let number = |offset| half(memory, facts, task, offset);
-        number(facts.pid) != number(facts.tgid) && !self.parallel.swap(true, Ordering::Relaxed)
+        self.is_measured(task, memory) && number(facts.pid) != number(facts.tgid)
     }
 }
 
@@ -72,6 +92,7 @@ mod tests {
     const FACTS: Facts = Facts {
         switch_to: 1,
         wake_up_new_task: 2,
+        release_task: 5,
         direct_map: MAP,
         current_task: 3,
         cpu_number: 4,
@@ -102,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_thread_begins_the_parallel_phase_once() {
+    fn the_parallel_phase_is_from_the_second_thread_to_the_last_others_end() {
         let mut memory = HashMap::new();
         let program = task(&mut memory, 0x1000, 7, 7, 0xabc);
         let child = task(&mut memory, 0x2000, 8, 8, 0xabc);
@@ -110,10 +131,13 @@ mod tests {
         let foreign = task(&mut memory, 0x4000, 1, 2, 0xdef);
         let tasks = Tasks::default();
         tasks.begin(FACTS, program, &memory).unwrap();
-        assert!(!tasks.begins_parallel(child, &memory));
-        assert!(!tasks.begins_parallel(foreign, &memory));
-        assert!(tasks.begins_parallel(thread, &memory));
-        assert!(!tasks.begins_parallel(thread, &memory));
+        let begins = |task| tasks.begins(task, &memory);
+        let ends = |task| tasks.ends(task, &memory);
+        assert_eq!((begins(child), begins(foreign)), (None, None));
+        assert_eq!((begins(thread), begins(thread)), (Some(Turn::Parallel), None));
+        assert_eq!((ends(child), ends(foreign), ends(thread)), (None, None, None));
+        assert_eq!(ends(thread), Some(Turn::Serial));
+        assert_eq!((begins(thread), ends(thread)), (Some(Turn::Parallel), Some(Turn::Serial)));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::path::Path;
 use crate::btf::Btf;
 
 /// How many words [`Facts::words`] has.
-pub const WORDS: usize = 10;
+pub const WORDS: usize = 11;
 /// The first word: a change of the others' meaning changes it.
-const MAGIC: u64 = 0x5155_4152_0000_0001;
+const MAGIC: u64 = 0x5155_4152_0000_0002;
 
 /// Addresses and offsets in the running kernel. Offsets are in bytes from a task's `task_struct`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Facts {
     pub switch_to: u64,
     /// The address of `wake_up_new_task`, whose argument is a task that begins.
     pub wake_up_new_task: u64,
+    /// The address of `release_task`, whose argument is a task that has ended.
+    pub release_task: u64,
     /// Where the kernel sees all memory, one after the other.
     pub direct_map: u64,
     /// The running task's pointer, from a CPU's own area.
@@ -72,8 +74,15 @@ impl Facts {
 
     fn parse(symbols: &str, types: &[u8], levels_five: bool) -> Result<Self, FactsError> {
         let btf = Btf::parse(types).ok_or(FactsError::Missing("type information"))?;
-        let names = ["__switch_to", "wake_up_new_task", "current_task", "cpu_number", "pcpu_hot"];
-        let mut found = [None; 5];
+        let names = [
+            "__switch_to",
+            "wake_up_new_task",
+            "release_task",
+            "current_task",
+            "cpu_number",
+            "pcpu_hot",
+        ];
+        let mut found = [None; 6];
         for line in symbols.lines() {
             let mut words = line.split_ascii_whitespace();
             let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next())
@@ -87,7 +96,7 @@ impl Facts {
         let task = |member| btf.offset("task_struct", member).ok_or(FactsError::Missing("tasks"));
         // Kernels 6.2 to 6.14 had them together in one structure.
         let own = |symbol: Option<u64>, member, what| {
-            let in_area = || Some(found[4]? + btf.offset("pcpu_hot", member)?);
+            let in_area = || Some(found[5]? + btf.offset("pcpu_hot", member)?);
             symbol.or_else(in_area).ok_or(FactsError::Missing(what))
         };
         let visible = |address: Option<u64>, what| {
@@ -96,9 +105,10 @@ impl Facts {
         Ok(Self {
             switch_to: visible(found[0], "task switch")?,
             wake_up_new_task: visible(found[1], "task creation")?,
+            release_task: visible(found[2], "end of tasks")?,
             direct_map: if levels_five { 0xff11_0000_0000_0000 } else { 0xffff_8880_0000_0000 },
-            current_task: own(found[2], "current_task", "running task")?,
-            cpu_number: own(found[3], "cpu_number", "CPU number")?,
+            current_task: own(found[3], "current_task", "running task")?,
+            cpu_number: own(found[4], "cpu_number", "CPU number")?,
             cgroups: task("cgroups")?,
             pid: task("pid")?,
             tgid: task("tgid")?,
@@ -113,6 +123,7 @@ impl Facts {
             WORDS as u64,
             self.switch_to,
             self.wake_up_new_task,
+            self.release_task,
             self.direct_map,
             self.current_task,
             self.cpu_number,
@@ -130,6 +141,7 @@ impl Facts {
             count,
             switch_to,
             wake_up_new_task,
+            release_task,
             direct_map,
             current_task,
             cpu_number,
@@ -143,6 +155,7 @@ impl Facts {
         (count == WORDS as u64).then_some(Self {
             switch_to,
             wake_up_new_task,
+            release_task,
             direct_map,
             current_task,
             cpu_number,

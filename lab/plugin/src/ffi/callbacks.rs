@@ -181,3 +181,10 @@ pub extern "C" fn on_created(said: c_uint, _word: *mut c_void) {
         machine.created(task);
     });
 }
+
+pub extern "C" fn on_ended(said: c_uint, _word: *mut c_void) {
+    with_cpu(said, |machine, cpu| {
+        let task = cpu.registers.read(Register::ARGUMENTS[0]);
+        machine.ended(task);
+    });
+}
