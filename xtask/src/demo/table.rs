@@ -11,8 +11,8 @@ const LOOKS: [usize; 2] = [1, 10];
 const CAVEATS: &str = "\
 In place: on the node on which the thread ran last that reads it. Where pages and threads are, the
 kernel says; which thread reads which rows is not observed but follows from OpenBLAS: thread i of n
-reads the i-th of n equal parts. Who really touches what is not counted yet (`quartier lab count`,
-to come). Times in a guest are not times of a real machine, so none are shown.";
+reads the i-th of n equal parts. Who really touches what is counted by
+`quartier lab compare`. Times in a guest are not times of a real machine, so none are shown.";
 
 /// Prints the table.
 pub fn print(outcomes: &[(Variant, Outcome)], out: &mut impl Write) -> io::Result<()> {
