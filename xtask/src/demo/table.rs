@@ -92,6 +92,6 @@ mod tests {
         assert!(text.contains(&line), "{text}");
         assert!(text.contains("  node 3        1       10       40"), "{text}");
         assert!(text.contains("Quartier (next touch): next-touch\n"), "{text}");
-        assert!(text.contains("not counted yet"), "{text}");
+        assert!(text.contains("is counted by"), "{text}");
     }
 }
