@@ -7,6 +7,7 @@ mod doctor;
 mod fetch;
 mod guest;
 mod hidden;
+mod outputs;
 mod run;
 mod simulate;
 

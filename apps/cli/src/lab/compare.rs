@@ -3,18 +3,17 @@
 mod policies;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use quartier_count::{Comparison, Policy, PolicyRuns, Report, html, svg, text};
 use quartier_lab::{Input, capture};
 
-use super::count::{PhaseOption, write_drawings};
-use super::counting::Counting;
+use super::counting::{Counting, CountingArgs, words};
 use super::guest::GuestArgs;
+use super::outputs::{OutputArgs, Shown};
 use crate::numbers::number;
-use crate::output::Output;
+use crate::topo::source::print;
 use policies::{PolicyOption, Way};
 
 const EXAMPLES: &str = "\
@@ -31,12 +30,8 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     guest: GuestArgs,
-    /// What is modelled: `server`, `tsar`, or a file (docs/lab.md)
-    #[arg(long, value_name = "NAME|FILE", default_value = "server")]
-    geometry: String,
-    /// Which part of the runs is compared
-    #[arg(long, value_name = "PHASE", default_value = "whole")]
-    phase: PhaseOption,
+    #[command(flatten)]
+    counting: CountingArgs,
     /// Policies to try [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     policies: Vec<PolicyOption>,
@@ -47,18 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true,
           value_parser = number(1..=100u32))]
     runs: u32,
-    /// Write the comparison as a page to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write each picture of the page to this folder
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
-    /// Write the comparison as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-    /// Print the comparison as JSON instead of the table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    outputs: OutputArgs,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -66,13 +51,8 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
-        let (page, json_file) = (open(&self.html)?, open(&self.report)?);
-        if let Some(folder) = &self.svg {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        }
-        let counting = Counting::new(&self.geometry, &self.guest)?;
+        let outputs = self.outputs.open()?;
+        let counting = Counting::new(&self.counting, &self.guest)?;
         let wanted = match self.policies.as_slice() {
             [] => Policy::ALL.to_vec(),
             some => Policy::ALL
@@ -84,23 +64,9 @@ impl Args {
         for policy in wanted {
             runs.push(self.runs_of(policy, &counting)?);
         }
-        let command = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let comparison = Comparison::new(command, runs, Vec::new())?;
-        let json = || Ok::<_, serde_json::Error>(serde_json::to_string_pretty(&comparison)? + "\n");
-        if let Some(output) = page {
-            output.write(&html::comparison(&comparison))?;
-        }
-        if let Some(output) = json_file {
-            output.write(&json()?)?;
-        }
-        if let Some(folder) = &self.svg {
-            write_drawings(folder, &svg::comparison(&comparison))?;
-        }
-        crate::topo::source::print(&if self.json {
-            json()?
-        } else {
-            text::comparison(&comparison)
-        })?;
+        let report = &Comparison::new(words(&self.command), runs, Vec::new())?;
+        let (page, drawings, text) = (html::comparison, svg::comparison, text::comparison);
+        print(&outputs.write(&Shown { report, page, drawings, text })?)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -137,9 +103,8 @@ impl Args {
         let mut request = self.guest.request(&command)?;
         request.kernel_args.push(way.kernel_arg().to_owned());
         request.beside = way.beside();
-        request.handle_signals = true;
         let mut errors = Vec::new();
-        let (recording, ran) = counting.count(request, &command, |request| {
+        let (recording, ran) = counting.count(request, |request| {
             let captured = capture(request, Input::Null)?;
             errors = captured.stderr;
             Ok(captured.report)
@@ -152,7 +117,7 @@ impl Args {
                 last_line(&errors)
             );
         }
-        Ok(Report::new(&recording, self.phase.into())?)
+        Ok(Report::new(&recording, self.counting.phase())?)
     }
 }
 

@@ -4,11 +4,42 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use quartier_count::{Circumstances, CountMode, Machine, Recording, Taken};
+use clap::ValueEnum;
+use quartier_count::{Circumstances, CountMode, Machine, Phase, Recording, Taken};
 use quartier_lab::{Instrument, Report, Request};
 use quartier_memmodel::geometry::{Geometry, Preset};
 
 use super::guest::GuestArgs;
+
+/// Options of every command that counts.
+#[derive(Debug, clap::Args)]
+pub struct CountingArgs {
+    /// What is modelled: `server`, `tsar`, or a file (docs/lab.md)
+    #[arg(long, value_name = "NAME|FILE", default_value = "server")]
+    geometry: String,
+    /// Which part of a run the report is about
+    #[arg(long, value_name = "PHASE", default_value = "whole")]
+    phase: PhaseOption,
+}
+
+/// Which part of a run.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PhaseOption {
+    /// From its begin to its end
+    Whole,
+    /// From its second thread on
+    Parallel,
+}
+
+impl CountingArgs {
+    /// Which part of a run the report is about.
+    pub fn phase(&self) -> Phase {
+        match self.phase {
+            PhaseOption::Whole => Phase::Whole,
+            PhaseOption::Parallel => Phase::Parallel,
+        }
+    }
+}
 
 /// How to count.
 #[derive(Debug)]
@@ -20,21 +51,20 @@ pub struct Counting {
 
 impl Counting {
     /// Finds everything, before a guest boots.
-    pub fn new(geometry: &str, guest: &GuestArgs) -> anyhow::Result<Self> {
+    pub fn new(args: &CountingArgs, guest: &GuestArgs) -> anyhow::Result<Self> {
         if guest.is_accelerated() {
             bail!(
                 "--kvm runs the program on the processor, where nothing can be counted: leave it out"
             );
         }
         let library = crate::installed::library("libquartier_plugin.so", "the instrument")?;
-        Ok(Self { library, geometry: check_geometry(geometry)? })
+        Ok(Self { library, geometry: check_geometry(&args.geometry)? })
     }
 
-    /// Runs a request with `run` and gives what was counted of `command`, with how the run went.
+    /// Runs a request with `run` and gives what was counted of its command, with how the run went.
     pub fn count(
         &self,
         mut request: Request,
-        command: &[OsString],
         run: impl FnOnce(&Request) -> anyhow::Result<Report>,
     ) -> anyhow::Result<(Recording, Report)> {
         let folder = tempfile::tempdir().context("cannot make a folder for what is counted")?;
@@ -51,7 +81,7 @@ impl Counting {
             "the instrument wrote nothing; see what QEMU says with `quartier lab run --console -`",
         )?;
         let recording = Taken::parse(&counted)?.recording(Circumstances {
-            command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            command: words(&request.command),
             kernel: report.kernel.clone(),
             qemu: report.qemu.clone(),
             machine: Machine { cpus_per_node: report.cpus.clone() },
@@ -59,6 +89,11 @@ impl Counting {
         })?;
         Ok((recording, report))
     }
+}
+
+/// A command as reports show it.
+pub fn words(command: &[OsString]) -> Vec<String> {
+    command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// A preset by name, or a file by its whole path: QEMU runs elsewhere. Read here first, so that what

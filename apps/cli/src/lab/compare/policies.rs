@@ -2,7 +2,7 @@
 //! told.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use quartier_count::Policy;
@@ -61,6 +61,10 @@ impl Way {
         }
     }
 
+    fn of_words(words: &str) -> Self {
+        Self::before(&words.split_whitespace().collect::<Vec<_>>())
+    }
+
     /// The command under this policy.
     pub fn command(&self, command: &[OsString]) -> Vec<OsString> {
         [&self.before, command].concat()
@@ -86,7 +90,7 @@ pub fn ways(policy: Policy, by_hand: &[String]) -> Result<Vec<Way>, String> {
     match policy {
         Policy::FirstTouch => Ok(vec![Way::before(&[])]),
         Policy::Interleave => {
-            program("numactl", "numactl")?;
+            program("numactl")?;
             Ok(vec![Way::before(&["numactl", "--interleave=all"])])
         }
         Policy::NumaBalancing => Ok(vec![Way {
@@ -95,22 +99,16 @@ pub fn ways(policy: Policy, by_hand: &[String]) -> Result<Vec<Way>, String> {
             ..Way::before(&[])
         }]),
         Policy::Numad => {
-            let numad = program("numad", "numad")?;
+            let numad = program("numad")?;
             // Looks as often as it can, every five seconds.
             let beside = vec![numad.into_os_string(), "-i".into(), "5:5".into()];
             Ok(vec![Way { beside, detail: Some("numad -i 5:5".to_owned()), ..Way::before(&[]) }])
         }
-        Policy::Hand => {
-            let default: Vec<_> = BY_HAND.iter().map(|words| (*words).to_owned()).collect();
-            let words = if by_hand.is_empty() { &default } else { by_hand };
-            if by_hand.is_empty() {
-                program("numactl", "numactl")?;
-            }
-            Ok(words
-                .iter()
-                .map(|words| Way::before(&words.split_whitespace().collect::<Vec<_>>()))
-                .collect())
+        Policy::Hand if by_hand.is_empty() => {
+            program("numactl")?;
+            Ok(BY_HAND.map(Way::of_words).to_vec())
         }
+        Policy::Hand => Ok(by_hand.iter().map(|words| Way::of_words(words)).collect()),
         Policy::Quartier => {
             let quartier = std::env::current_exe()
                 .map_err(|error| format!("cannot find out where quartier is: {error}"))?;
@@ -122,17 +120,12 @@ pub fn ways(policy: Policy, by_hand: &[String]) -> Result<Vec<Way>, String> {
     }
 }
 
-/// A program of this machine, where administrators' programs are too.
-fn program(name: &str, package: &str) -> Result<PathBuf, String> {
+/// A program of this machine, where administrators' programs are too; its package has its name.
+fn program(name: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    let found =
-        folders.map(|folder: PathBuf| folder.join(name)).find(|path: &PathBuf| is_file(path));
-    found.ok_or_else(|| format!("{name} is not installed: `apt-get install {package}`"))
-}
-
-fn is_file(path: &Path) -> bool {
-    path.is_file()
+    let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| format!("{name} is not installed: `apt-get install {name}`"))
 }
 
 #[cfg(test)]
