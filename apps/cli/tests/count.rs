@@ -14,14 +14,7 @@ fn count(args: &[&str]) -> Output {
 }
 
 fn lab(name: &str, args: &[&str]) -> Output {
-    let command = common::quartier();
-    // QEMU loads it; the build of the tests makes no libraries that nobody links.
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "quartier-plugin"])
-        .status()
-        .unwrap();
-    assert!(built.success(), "the instrument does not build");
-    let mut command = Command::new(command);
+    let mut command = Command::new(common::quartier());
     command.args(["lab", name]).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
