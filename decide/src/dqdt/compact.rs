@@ -141,16 +141,9 @@ fn extend(
 mod tests {
     use super::*;
 
-    fn mesh(width: usize) -> Distances {
-        Distances::new(width * width, |a, b| {
-            let hops = (a / width).abs_diff(b / width) + (a % width).abs_diff(b % width);
-            (10 + hops * 10) as u8
-        })
-    }
-
     #[test]
     fn a_mesh_is_cut_into_the_blocks_of_the_thesis() {
-        let blocks = mesh(4).compact_parts();
+        let blocks = Distances::mesh(4).compact_parts();
         assert_eq!(blocks, [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]);
     }
 

@@ -75,20 +75,23 @@ impl Distances {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
+impl Distances {
     /// Nodes row by row, ten per hop, as a mesh's firmware would tell it.
-    fn mesh(width: usize) -> Distances {
-        Distances::new(width * width, |a, b| {
+    pub(super) fn mesh(width: usize) -> Self {
+        Self::new(width * width, |a, b| {
             let hops = (a / width).abs_diff(b / width) + (a % width).abs_diff(b % width);
             (10 + hops * 10) as u8
         })
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn a_mesh_is_one_neighbourhood() {
-        assert_eq!(mesh(4).neighbourhoods().len(), 1);
+        assert_eq!(Distances::mesh(4).neighbourhoods().len(), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::cost::Queues;
 use crate::cpu::Cpu;
 use crate::distance::Distances;
 use crate::geometry::{Geometry, GeometryError, Side, Topology};
-use crate::kinds::Owner;
+use crate::kinds::{Event, Owner};
 use crate::meter::Meter;
 use crate::sample::modelled_sets;
 use crate::shared::Shared;
@@ -155,7 +155,7 @@ impl System {
     /// Instructions executed so far on an owner's account, by all CPUs.
     #[must_use]
     pub fn instructions(&self, owner: Owner) -> u64 {
-        self.meters.iter().map(|meter| meter.totals(owner).instructions).sum()
+        self.meters.iter().map(|meter| meter.event(owner as usize, Event::Instructions)).sum()
     }
 
     /// Bytes of host memory that last levels, directory and counters take now; the directory and the
