@@ -42,6 +42,8 @@ pub struct ProcessReport {
     pub nodes: Vec<NodeReport>,
     /// Whether resident pages are known: a process that was killed could not count them.
     pub resident_known: bool,
+    /// Times that memory was marked.
+    pub marks: u64,
     /// Blocks marked.
     pub blocks_marked: u64,
     /// Blocks of which a page was moved to another node.
@@ -58,7 +60,7 @@ pub struct ProcessReport {
     pub pages_busy: u64,
     /// Touches served.
     pub touches: u64,
-    /// Time for which the program waited for marking.
+    /// Time that marking took; the program waits for it when it gets its second thread.
     pub mark_ns: Nanos,
     /// Time spent on serving touches.
     pub serve_ns: Nanos,
@@ -142,6 +144,7 @@ impl ProcessReport {
             threads_placed: slot.get(Counter::ThreadsPlaced),
             nodes: nodes.iter().enumerate().map(node).collect(),
             resident_known,
+            marks: slot.get(Counter::Marks),
             blocks_marked: slot.get(Counter::BlocksMarked),
             blocks_moved: slot.get(Counter::BlocksMoved),
             blocks_kept: slot.get(Counter::BlocksKept),
@@ -184,6 +187,7 @@ impl ProcessReport {
         }
         self.threads_created += other.threads_created;
         self.threads_placed += other.threads_placed;
+        self.marks += other.marks;
         self.blocks_marked += other.blocks_marked;
         self.blocks_moved += other.blocks_moved;
         self.blocks_kept += other.blocks_kept;

@@ -192,6 +192,18 @@ pub fn now_nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// CPU time that all threads of a process have used, in nanoseconds; `None` if there is none.
+#[must_use]
+pub fn cpu_nanos_of(pid: i32) -> Option<u64> {
+    /// `CPUCLOCK_SCHED` of a process: its id, inverted, before three bits (clock_getcpuclockid(3)).
+    const SCHEDULED: i32 = 2;
+    let clock = !pid << 3 | SCHEDULED;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec.
+    unsafe { syscall!(Sysno::clock_gettime, clock, &raw mut time) }.ok()?;
+    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// Ends the calling process (all its threads), without any C library handler.
 pub fn exit_group(status: i32) -> ! {
     loop {

@@ -201,7 +201,13 @@ impl Runtime {
             split_huge: config.split_huge != 0,
             always_copy: config.always_copy != 0,
             idle_ms: config.helper_idle_ms,
+            remark_ms_max: config.remark_ms_max,
         }
+    }
+
+    /// Whether what the process has may be marked again now: it has several threads, and moves pages.
+    pub fn may_mark_again(&self) -> bool {
+        self.others.load(Ordering::Acquire) > 0 && self.next_touch.load(Ordering::Relaxed)
     }
 
     /// A thread is about to be created; the first one makes the process parallel.

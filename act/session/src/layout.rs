@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"quartier");
 
 /// Raised whenever a field moves: launcher and runtime of different builds must not share memory.
-pub const LAYOUT_VERSION: u32 = 4;
+pub const LAYOUT_VERSION: u32 = 5;
 
 /// Words of a CPU mask: room for 8192 CPUs, x86-64's largest `NR_CPUS`.
 pub const NR_CPU_WORDS: usize = 128;
@@ -64,7 +64,10 @@ impl CpuBits {
 
     /// The CPUs, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..NR_CPU_WORDS as u32 * 64).filter(|&os_id| self.contains(os_id))
+        let used = self.words.iter().zip(0..).filter(|(word, _)| **word != 0);
+        used.flat_map(|(word, at)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)
+        })
     }
 
     /// The mask as the bytes that `sched_setaffinity` takes.
@@ -179,6 +182,11 @@ pub struct Config {
     pub always_copy: u32,
     /// How long a helper stays that has nothing marked.
     pub helper_idle_ms: u32,
+    /// Between two rounds of marking at most; 0: what a process has is marked when it gets its second
+    /// thread, and then no more.
+    pub remark_ms_max: u32,
+    /// Zero.
+    pub reserved: u32,
     /// Size of the block pulled at a first touch; a power of two, at least a page.
     pub block_bytes: u64,
     /// The block size up to which a sweeping thread's blocks grow; at least `block_bytes`.
@@ -198,6 +206,10 @@ impl Config {
     /// well make new ones.
     pub const HELPER_IDLE_MS: u32 = 1000;
 
+    /// Between two rounds of marking at most, as the kernel's NUMA balancing has it
+    /// (`numa_balancing_scan_period_max_ms`).
+    pub const REMARK_MS_MAX: u32 = 60_000;
+
     /// `next-touch` with the documented defaults.
     #[must_use]
     pub fn new(policy: Policy, allowed: CpuBits) -> Self {
@@ -210,6 +222,8 @@ impl Config {
             split_huge: 0,
             always_copy: 0,
             helper_idle_ms: Self::HELPER_IDLE_MS,
+            remark_ms_max: Self::REMARK_MS_MAX,
+            reserved: 0,
             block_bytes: 64 << 10,
             block_bytes_max: 2 << 20,
             allowed,

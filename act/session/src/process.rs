@@ -41,7 +41,7 @@ counters! {
     PagesBusy,
     /// Touches served.
     Faults,
-    /// Time the program waited for marking, in nanoseconds.
+    /// Time that marking took, in nanoseconds.
     MarkNanos,
     /// Time the helper spent serving touches, in nanoseconds.
     ServeNanos,

@@ -20,7 +20,7 @@ impl Server {
         last: usize,
         node: u32,
     ) -> Result<(), Errno> {
-        self.prefer(Some(node));
+        self.station.go_to(node);
         if self.nr_mates == 0 || last - first <= COPY_CHUNK {
             return self.copy_alone(region, first, last);
         }

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use quartier_kernel::sys;
+use quartier_kernel::sys::{self, SysResult};
 
 use super::CONTROL;
 use crate::text::Writer;
+use crate::threads::Thread;
 
 /// Whether any thread of the program is as `test` says; `true` also when they cannot be listed.
 pub(super) fn any_thread(mut test: impl FnMut(i32) -> bool) -> bool {
@@ -39,6 +40,42 @@ fn names(mut entries: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn number(digits: &[u8]) -> Option<i32> {
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Whether every thread of the program is in our table, but for workers of the kernel's (`io_uring`).
+/// One that is not may be a raw `clone` whose stack we do not know; the kernel's last write there cannot
+/// wait for us.
+pub(super) fn knows_all_threads() -> bool {
+    !any_thread(|tid| Thread::find(tid).is_none() && !is_kernel_worker(tid))
+}
+
+fn is_kernel_worker(tid: i32) -> bool {
+    let mut stat = [0u8; 64];
+    let name = read_stat(tid, &mut stat).and_then(|stat| stat.split(|byte| *byte == b'(').nth(1));
+    name.is_some_and(|name| name.starts_with(b"iou-"))
+}
+
+/// `/proc/self/statm`, open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Statm(i32);
+
+impl Statm {
+    pub(super) fn open() -> SysResult<Self> {
+        sys::open(c"/proc/self/statm", libc::O_RDONLY).map(Self)
+    }
+
+    /// Pages of private memory that the program has: resident less shared; 0 where it is not said.
+    pub(super) fn resident_pages(self) -> u64 {
+        let mut text = [0u8; 128];
+        let count = sys::pread(self.0, &mut text, 0).unwrap_or(0);
+        private_pages_of_statm(&text[..count]).unwrap_or(0)
+    }
+}
+
+fn private_pages_of_statm(text: &[u8]) -> Option<u64> {
+    let mut fields = std::str::from_utf8(text).ok()?.split(' ').skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    Some(resident.saturating_sub(shared))
 }
 
 /// Whether somebody traces the program (`TracerPid` of `/proc/PID/status`).
@@ -75,12 +112,17 @@ pub(super) fn max_map_count() -> Option<usize> {
 
 /// The CPU that a thread of this process last ran on, by `/proc/PID/task/TID/stat` (field 39).
 pub(super) fn last_cpu_of(tid: i32) -> Option<u32> {
+    let mut stat = [0u8; 1024];
+    cpu_of_stat(read_stat(tid, &mut stat)?)
+}
+
+/// The first bytes of `/proc/PID/task/TID/stat`.
+fn read_stat(tid: i32, stat: &mut [u8]) -> Option<&[u8]> {
     let mut path = [0u8; 64];
     let fd = sys::open(stat_path(&mut path, tid)?, libc::O_RDONLY).ok()?;
-    let mut stat = [0u8; 1024];
-    let count = sys::pread(fd, &mut stat, 0);
+    let count = sys::pread(fd, stat, 0);
     sys::close(fd);
-    cpu_of_stat(&stat[..count.ok()?])
+    stat.get(..count.ok()?)
 }
 
 fn stat_path(buffer: &mut [u8; 64], tid: i32) -> Option<&std::ffi::CStr> {
@@ -128,6 +170,16 @@ mod tests {
         assert_eq!(tracer_of_status(b"TracerPid:\t0"), Some(&b"0"[..]));
         for bad in [&b""[..], b"TracerPid:", b"Name:\tTracerPid:\t5"] {
             assert_eq!(tracer_of_status(bad), None);
+        }
+    }
+
+    #[test]
+    fn private_pages_are_read_from_any_statm() {
+        assert_eq!(private_pages_of_statm(b"900 500 120 7 0 99 0\n"), Some(380));
+        assert_eq!(private_pages_of_statm(b"1 2 3\n"), None);
+        assert!(Statm::open().unwrap().resident_pages() > 10);
+        for bad in [&b""[..], b"1 2", b"1 x 3 4", b"\xff 1 1 "] {
+            assert_eq!(private_pages_of_statm(bad), None);
         }
     }
 

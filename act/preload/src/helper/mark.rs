@@ -30,10 +30,12 @@ impl Server {
     /// Marks what is resident and private in `[start, end)`.
     pub(super) fn mark(&mut self, start: usize, end: usize) {
         let began = sys::now_nanos();
+        self.station.leave();
         threads::forget_dead(self.program_pid);
         self.regions_max = self.regions_allowed();
         for _ in 0..PASSES_MAX {
             self.read_messages();
+            self.mark_settled(start, end);
             let events = self.nr_events;
             let result = maps::for_each_private(|range| {
                 let range =
@@ -53,6 +55,47 @@ impl Server {
         }
         self.orders.slot.add(Counter::Marks, 1);
         self.orders.slot.add(Counter::MarkNanos, sys::now_nanos() - began);
+    }
+
+    /// Marks again what was pulled of regions that are not yet through.
+    fn mark_settled(&mut self, start: usize, end: usize) {
+        let block_bytes = self.orders.block_bytes;
+        let mut from = start;
+        loop {
+            let at = self.regions.first_after(from);
+            let Some(region) = self.regions.all().get(at).copied() else { return };
+            from = from.max(region.start);
+            if from >= end {
+                return;
+            }
+            let Some((first, last)) = region.next_settled(from, block_bytes) else {
+                from = region.end;
+                continue;
+            };
+            let (first, last) = (first.max(from), last.min(end));
+            from = last;
+            if first < last {
+                self.mark_stretch_again(at, first, last);
+            }
+        }
+    }
+
+    fn mark_stretch_again(&mut self, at: usize, start: usize, end: usize) {
+        let region = &mut self.regions.all()[at];
+        let blocks = region.unsettle(start, end, self.orders.block_bytes) as u64;
+        let region = *region;
+        let marked = match self.rung {
+            Rung::Move => self.move_into_shadow(region, (start, end), true),
+            Rung::Rwp => self.uffd.rwprotect(start, end - start, true).map(|_| Some(end - start)),
+            Rung::None => return,
+        };
+        match marked {
+            Ok(bytes) => {
+                self.orders.slot.add(Counter::BlocksMarked, blocks);
+                self.orders.slot.add(Counter::PagesMarked, (bytes.unwrap_or(0) / PAGE) as u64);
+            }
+            Err(_) => self.orders.slot.note(Reason::MarkFailed),
+        }
     }
 
     /// How many regions there may be, so that the program does not run into the kernel's limit on
@@ -168,40 +211,50 @@ impl Server {
     fn mark_by_move(&mut self, start: usize, end: usize) -> Result<usize, Errno> {
         let len = end - start;
         let region = Region::with_shadow(start, end, self.orders.block_bytes)?;
-        let shadow = region.shadow_of(start);
         // The range first: from here on a touch of a page that is on its way waits for us.
-        let registered = self
-            .uffd
-            .register(start, len, uffd::MODE_MISSING)
-            .and_then(|_| self.uffd.register(shadow, len, uffd::MODE_MISSING));
-        if let Err(error) = registered {
+        let registered = self.uffd.register(start, len, uffd::MODE_MISSING);
+        let taken = registered.and_then(|_| self.move_into_shadow(region, (start, end), false));
+        if !matches!(taken, Ok(Some(_))) {
             self.unregister(start, end);
             region.free(self.uffd);
-            return Err(error);
         }
+        Ok(taken?.unwrap_or(0) / PAGE)
+    }
+
+    /// Moves `[start, end)` of a region, whose range is registered, into its shadow; gives the bytes
+    /// as [`Self::take_out`] does.
+    fn move_into_shadow(
+        &mut self,
+        region: Region,
+        (start, end): (usize, usize),
+        is_entered: bool,
+    ) -> Result<Option<usize>, Errno> {
+        let (shadow, len) = (region.shadow_of(start), end - start);
+        self.uffd.register(shadow, len, uffd::MODE_MISSING)?;
         self.taking_since = Some(sys::now_nanos());
-        let taken = self.take_out(region);
+        let taken = self.take_out(region, (start, end), is_entered);
         // SAFETY: the shadow is ours; nobody waits there. Unregistered, it raises no events.
         let _ = unsafe { self.uffd.unregister(shadow, len) };
         self.taking_since = None;
-        if taken.is_none() {
-            self.unregister(start, end);
-            region.free(self.uffd);
-        }
-        Ok(taken.unwrap_or(0) / PAGE)
+        Ok(taken)
     }
 
-    /// Moves every page that the kernel hands over into the shadow; gives the bytes taken, or `None`
-    /// when nothing was: because the kernel hands over none, there is no room in the table, or the
+    /// Moves every page of `[start, end)` that the kernel hands over into the shadow; gives the bytes
+    /// taken, or `None`
+    /// when nothing was of a region not entered yet: because the kernel hands over none, there is no room in the table, or the
     /// program has changed its mappings since they were read.
     ///
     /// The kernel refuses (`EAGAIN`) while a change has not been read from it. So at the first move
     /// that succeeds without such a change having been read, the mappings are as they were read, and
     /// the region may be entered; from then on changes find it in the table.
-    fn take_out(&mut self, region: Region) -> Option<usize> {
-        let (start, end) = (region.start, region.end);
+    fn take_out(
+        &mut self,
+        region: Region,
+        (start, end): (usize, usize),
+        is_entered: bool,
+    ) -> Option<usize> {
         let (mut at, mut taken, mut tries, mut longest) = (start, 0, 0, end - start);
-        let mut entered = false;
+        let mut entered = is_entered;
         while at < end {
             if !entered && self.regions.make_room(1).is_err() {
                 return None;

@@ -13,6 +13,7 @@ use quartier_kernel::uffd::Uffd;
 use syscalls::Errno;
 
 use super::copy::COPY_CHUNK;
+use super::station::Station;
 use crate::affinity;
 use crate::sys::{self, SysResult};
 
@@ -194,17 +195,14 @@ pub(super) fn forget() {
 extern "C" fn work(mate: *mut c_void) -> libc::c_int {
     // SAFETY: one of `MATES`.
     let mate = unsafe { &*mate.cast::<Mate>() };
-    let mut preferred = None;
+    let mut station = Station::default();
     loop {
         let called = mate.state.compare_exchange(CALLED, BUSY, Ordering::AcqRel, Ordering::Acquire);
         if called.is_err() {
             sys::futex_wait(&mate.state, IDLE, SLEEP_MS);
             continue;
         }
-        let node = BOARD.node.load(Ordering::Relaxed);
-        if preferred != Some(node) && sys::prefer_node(Some(node)).is_ok() {
-            preferred = Some(node);
-        }
+        station.go_to(BOARD.node.load(Ordering::Relaxed));
         mate.note(take_pieces());
         mate.state.store(IDLE, Ordering::Release);
         sys::futex_wake(&mate.state);

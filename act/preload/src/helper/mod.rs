@@ -11,14 +11,17 @@
 mod changes;
 mod child;
 mod copy;
+mod history;
 mod homes;
 mod look;
 mod mark;
 mod mates;
 mod pull;
 mod regions;
+mod rounds;
 mod serve;
 mod spawn;
+mod station;
 mod table;
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -45,6 +48,8 @@ pub struct Orders {
     pub always_copy: bool,
     /// How long to stay with nothing marked.
     pub idle_ms: u32,
+    /// Between two rounds of marking at most; 0: no rounds.
+    pub remark_ms_max: u32,
 }
 
 const STATE_NONE: u32 = 0;

@@ -43,15 +43,19 @@ impl Server {
         let node = thread.and_then(Thread::node).or_else(|| node_by_proc(tid));
         let region = self.regions.all()[at];
         let (start, end) = self.window(&region, address, thread, node);
+        let to = node.filter(|node| self.history.lets_go(address, *node));
         let served = match self.rung {
-            Rung::Move => self.pull_by_move(&region, address, (start, end), node),
-            _ => self.pull_by_protection(&region, address, (start, end), node),
+            Rung::Move => self.pull_by_move(&region, address, (start, end), to),
+            _ => self.pull_by_protection(&region, address, (start, end), to),
         };
         let slot = self.orders.slot;
         slot.add(Counter::Faults, 1);
         slot.add(Counter::ServeNanos, sys::now_nanos() - began);
         let Ok(pulled) = served else { return Served::AfterEvents };
         slot.add(Counter::PagesMoved, pulled.moved as u64);
+        if let Some(node) = node {
+            self.history.note(start, end, node, pulled.moved > 0);
+        }
         let settled = self.regions.all()[at].settle(start, end, self.orders.block_bytes) as u64;
         let outcome = if pulled.moved > 0 { Counter::BlocksMoved } else { Counter::BlocksKept };
         slot.add(outcome, settled);
@@ -81,7 +85,8 @@ impl Server {
     }
 
     /// The range to pull for a touch: one block, or twice the last pull if the thread goes on where
-    /// that ended, as read-ahead does; never past a block that somebody has pulled already.
+    /// that ended, as read-ahead does; never past a block that somebody has pulled already, or that a
+    /// thread of another node touched the last time.
     fn window(
         &mut self,
         region: &Region,
@@ -100,7 +105,8 @@ impl Server {
             .map_or(block, |last| (last * 2).min(self.orders.block_bytes_max));
         let limit = grid.saturating_add(longest.max(block)).min(region.end);
         let mut end = (grid + block).min(region.end);
-        while end < limit && region.pending(end, block) {
+        let mut is_ours = |address| node.is_none_or(|node| self.history.is_of(address, node));
+        while end < limit && region.pending(end, block) && is_ours(end) {
             end = (end + block).min(region.end);
         }
         (start, self.before_huge_page(region, grid + block, end))
@@ -299,6 +305,7 @@ impl Server {
 
     /// Migrates up to [`PAGES`] pages; gives how many arrived.
     fn migrate(&mut self, first: usize, last: usize, node: u32) -> usize {
+        self.station.go_to(node);
         let (pages, count) = pages(first, last, PAGE);
         let mut status = [-1i32; PAGES];
         let _ = sys::move_pages(&pages[..count], &[node as i32; PAGES], &mut status);

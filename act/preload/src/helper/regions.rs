@@ -125,6 +125,33 @@ impl Region {
         settled
     }
 
+    /// The first stretch of blocks at or after `from` that were pulled, cut to the region.
+    pub fn next_settled(&self, from: usize, block_bytes: usize) -> Option<(usize, usize)> {
+        let is_settled = |address: usize| {
+            self.flag_at(address, block_bytes)
+                .is_some_and(|flag| flag.load(Ordering::Relaxed) != PENDING)
+        };
+        let blocks = |from: usize| {
+            let first = from / block_bytes * block_bytes;
+            (first..self.end).step_by(block_bytes)
+        };
+        let start = blocks(from).find(|address| is_settled(*address))?;
+        let end = blocks(start).find(|address| !is_settled(*address)).unwrap_or(self.end);
+        Some((start.max(self.start), end.min(self.end)))
+    }
+
+    /// Notes the blocks of `[start, end)` as to be pulled again; gives how many were not.
+    pub fn unsettle(&mut self, start: usize, end: usize, block_bytes: usize) -> usize {
+        let first = start / block_bytes * block_bytes;
+        let marked = (first..end)
+            .step_by(block_bytes)
+            .filter_map(|address| self.flag_at(address, block_bytes))
+            .filter(|flag| flag.swap(PENDING, Ordering::Relaxed) != PENDING)
+            .count();
+        self.nr_pending += marked;
+        marked
+    }
+
     /// Gives back the side mapping, unless another region uses it. The shadow may still be registered
     /// with `uffd`, and unmapping it then would make us wait for ourselves to read the event.
     pub fn free(&self, uffd: Uffd) {
@@ -257,6 +284,22 @@ mod tests {
         assert!(region.pending(0x10_1000, BLOCK));
         assert_eq!(region.settle(0x10_1000, 0x11_0000, BLOCK), 1);
         assert_eq!(region.settle(0x10_1000, 0x11_0000, BLOCK), 0);
+        assert_eq!(region.nr_pending, blocks - 1);
+        region.free(Uffd(-1));
+    }
+
+    #[test]
+    fn what_was_pulled_is_found_and_can_be_pulled_again() {
+        // Begins and ends within a block.
+        let mut region = Region::new(0x10_1000, 0x1f_2000, BLOCK).unwrap();
+        let blocks = region.nr_pending;
+        assert_eq!(region.next_settled(region.start, BLOCK), None);
+        region.settle(0x10_1000, 0x12_0000, BLOCK);
+        region.settle(0x1f_0000, 0x1f_2000, BLOCK);
+        assert_eq!(region.next_settled(region.start, BLOCK), Some((0x10_1000, 0x12_0000)));
+        assert_eq!(region.next_settled(0x12_0000, BLOCK), Some((0x1f_0000, 0x1f_2000)));
+        assert_eq!(region.unsettle(0x10_1000, 0x12_0000, BLOCK), 2);
+        assert_eq!(region.unsettle(0x10_1000, 0x12_0000, BLOCK), 0);
         assert_eq!(region.nr_pending, blocks - 1);
         region.free(Uffd(-1));
     }

@@ -6,15 +6,19 @@ use quartier_session::{Counter, Rung};
 use syscalls::{Sysno, syscall};
 
 use super::changes::Removed;
-use super::look;
+use super::history::History;
+use super::look::{self, Statm};
 use super::mates;
 use super::pull::Served;
 use super::regions::Regions;
+use super::rounds::{Rounds, Seen};
+use super::station::Station;
 use super::{
     CONTROL, Orders, REQUEST_GIVE_BACK, REQUEST_MARK_ALL, REQUEST_MARK_RANGE, REQUEST_NONE,
 };
 use crate::device::Guard;
 use crate::pagemap::Pagemap;
+use crate::runtime::{self, Runtime};
 use crate::sys::{self, PAGE, SysResult};
 use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
 
@@ -42,7 +46,10 @@ pub(super) struct Server {
     pub(super) bell: Uffd,
     pub(super) program_pid: i32,
     pub(super) program_pidfd: i32,
-    pub(super) preferred: Option<u32>,
+    pub(super) station: Station,
+    pub(super) history: History,
+    rounds: Rounds,
+    statm: Statm,
     pub(super) removed: Removed,
     /// Since when pages are being taken out into a shadow, which is registered as long.
     pub(super) taking_since: Option<u64>,
@@ -79,7 +86,10 @@ impl Server {
             bell,
             program_pid,
             program_pidfd,
-            preferred: None,
+            station: Station::default(),
+            history: History::new(orders.block_bytes)?,
+            rounds: Rounds::new(orders.remark_ms_max),
+            statm: Statm::open()?,
             removed: Removed::default(),
             taking_since: None,
             nr_events: 0,
@@ -124,7 +134,7 @@ impl Server {
             if bell || tick && CONTROL.request.load(Ordering::SeqCst) != REQUEST_NONE {
                 self.answer();
             }
-            if messages || bell || self.regions.len() > 0 {
+            if messages || bell || self.regions.len() > 0 || self.may_mark_again() {
                 at_work = now;
             } else if now.saturating_sub(at_work) >= patience_nanos && self.close_shop() {
                 return;
@@ -135,6 +145,7 @@ impl Server {
                     return;
                 }
                 self.yield_to_tracer();
+                self.mark_if_due(now);
             }
         }
     }
@@ -144,6 +155,31 @@ impl Server {
     fn yield_to_tracer(&mut self) {
         if self.regions.len() > 0 && look::is_traced() {
             self.give_back(0, usize::MAX);
+        }
+    }
+
+    /// Whether there may be a round of marking: see `rounds`.
+    fn may_mark_again(&self) -> bool {
+        self.rounds.are_wanted() && runtime::get().is_some_and(Runtime::may_mark_again)
+    }
+
+    fn mark_if_due(&mut self, now_nanos: u64) {
+        if self.may_mark_again()
+            && self.rounds.may_be_due(now_nanos, self.statm.resident_pages())
+            && CONTROL.forks.load(Ordering::Acquire) == 0
+            && !look::is_traced()
+            && look::knows_all_threads()
+            && self.rounds.is_due(self.seen())
+        {
+            self.mark(0, usize::MAX);
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            now_nanos: sys::now_nanos(),
+            program_cpu_nanos: sys::cpu_nanos_of(self.program_pid).unwrap_or(0),
+            helper_cpu_nanos: sys::cpu_nanos_of(sys::pid()).unwrap_or(0),
         }
     }
 
@@ -251,7 +287,11 @@ impl Server {
         let (start, end) =
             (CONTROL.start.load(Ordering::Relaxed), CONTROL.end.load(Ordering::Relaxed));
         match CONTROL.request.load(Ordering::SeqCst) {
-            REQUEST_MARK_ALL | REQUEST_MARK_RANGE => self.mark(start, end),
+            REQUEST_MARK_ALL => {
+                self.mark(start, end);
+                self.rounds.begin(self.seen(), self.statm.resident_pages());
+            }
+            REQUEST_MARK_RANGE => self.mark(start, end),
             REQUEST_GIVE_BACK => self.give_back(start, end),
             _ => return,
         }
@@ -283,13 +323,6 @@ impl Server {
             };
             self.orders.slot.add(Counter::BlocksGivenBack, region.nr_pending as u64);
             self.finish(at);
-        }
-    }
-
-    /// Where the kernel allocates what the helper copies.
-    pub(super) fn prefer(&mut self, node: Option<u32>) {
-        if self.preferred != node && sys::prefer_node(node).is_ok() {
-            self.preferred = node;
         }
     }
 }

@@ -69,6 +69,14 @@ pub struct Args {
     /// Split huge pages into blocks; otherwise one that a sweep meets at its start stays whole
     #[arg(long)]
     split_huge: bool,
+    /// Longest time between two looks at which thread uses what: the first comes after 0.1 s, each
+    /// after twice as long, and soon again after new data; 0: only when a process gets its second
+    /// thread
+    #[arg(
+        long, value_name = "SECS", default_value_t = Config::REMARK_MS_MAX / 1000,
+        allow_negative_numbers = true, value_parser = number(0..=86_400u32)
+    )]
+    remark_max: u32,
     /// Let a process with one thread fill at most this share of a node's memory (R_max of the
     /// thesis); 0: no limit
     #[arg(
@@ -202,6 +210,7 @@ impl Args {
         config.initial_share_percent = self.initial_share;
         config.always_copy = u32::from(self.always_copy);
         config.helper_idle_ms = self.helper_idle_ms;
+        config.remark_ms_max = self.remark_max * 1000;
         config.split_huge = u32::from(self.split_huge);
         config.block_bytes = self.block().0;
         config.block_bytes_max = self.block_max().0;

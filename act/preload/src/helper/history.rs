@@ -1,0 +1,136 @@
+//! Who touched which block in which round, so that blocks which threads of several nodes share come to
+//! rest (the thesis's FMM case). A block follows its first toucher; once it was moved, it moves again
+//! only for a node that touched it first in two rounds, one after the other; then it stays.
+
+use quartier_kernel::sys::SysResult;
+
+use crate::own;
+
+/// Blocks remembered: the last of each that share an entry. 16 GiB of the default size.
+const NR_ENTRIES: usize = 1 << 18;
+
+/// A block is moved so often at most.
+const MOVES_MAX: u64 = 3;
+
+const MOVES_BITS: u32 = 2;
+const NODE_BITS: u32 = 16;
+
+/// What is known of blocks, in a mapping of our own that fills as it is used.
+#[derive(Debug)]
+pub(super) struct History {
+    entries: *mut u64,
+    block_bytes: usize,
+}
+
+/// What is known of a block: how often it was moved, and for which node it was touched last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Known {
+    moves: u64,
+    node: Option<u32>,
+}
+
+impl History {
+    pub(super) fn new(block_bytes: usize) -> SysResult<Self> {
+        let entries = own::map(NR_ENTRIES * size_of::<u64>())? as *mut u64;
+        Ok(Self { entries, block_bytes })
+    }
+
+    /// Whether the block at `address` may go to `node`.
+    pub(super) fn lets_go(&mut self, address: usize, node: u32) -> bool {
+        let known = self.known(address / self.block_bytes);
+        known.moves == 0 || known.moves < MOVES_MAX && known.node == Some(node)
+    }
+
+    /// Whether nobody but threads of `node` is known to touch the block at `address`.
+    pub(super) fn is_of(&mut self, address: usize, node: u32) -> bool {
+        self.known(address / self.block_bytes).node.is_none_or(|known| known == node)
+    }
+
+    /// Blocks of `[start, end)` were touched from `node`, and moved there or not.
+    pub(super) fn note(&mut self, start: usize, end: usize, node: u32, moved: bool) {
+        for block in start / self.block_bytes..end.div_ceil(self.block_bytes) {
+            let moves = self.known(block).moves + u64::from(moved);
+            let (moves, node) = (moves.min(MOVES_MAX), u64::from(node as u16));
+            let entry = (block as u64) << (NODE_BITS + MOVES_BITS) | node << MOVES_BITS | moves;
+            *self.entry(block) = entry;
+        }
+    }
+
+    fn known(&mut self, block: usize) -> Known {
+        let entry = *self.entry(block);
+        if entry >> (NODE_BITS + MOVES_BITS) != block as u64 {
+            return Known::default();
+        }
+        let node = (entry >> MOVES_BITS) as u16;
+        Known { moves: entry & ((1 << MOVES_BITS) - 1), node: Some(node.into()) }
+    }
+
+    fn entry(&mut self, block: usize) -> &mut u64 {
+        // SAFETY: below `NR_ENTRIES`, in our own mapping, which `&mut self` is the only way into.
+        unsafe { &mut *self.entries.add(block % NR_ENTRIES) }
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nobody uses it any more.
+        unsafe { own::unmap(self.entries as usize, NR_ENTRIES * size_of::<u64>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = 64 << 10;
+    const AT: usize = 0x7f12_3456_0000;
+
+    #[test]
+    fn a_block_follows_its_first_toucher_and_then_only_a_steady_one() {
+        let mut history = History::new(BLOCK).unwrap();
+        let touch = |history: &mut History, node| {
+            let moved = history.lets_go(AT, node);
+            history.note(AT, AT + BLOCK, node, moved);
+            moved
+        };
+        let moved: Vec<_> =
+            [1, 2, 2, 3, 1, 1, 2, 2, 2].map(|node| touch(&mut history, node)).into();
+        assert_eq!(moved, [true, false, true, false, false, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_block_is_of_whom_touched_it_last() {
+        let mut history = History::new(BLOCK).unwrap();
+        assert!(history.is_of(AT, 1) && history.is_of(AT, 2));
+        history.note(AT, AT + BLOCK, 1, false);
+        assert!(history.is_of(AT + BLOCK - 1, 1) && !history.is_of(AT, 2));
+        assert!(history.is_of(AT + BLOCK, 2));
+    }
+
+    #[test]
+    fn touches_at_home_are_no_moves() {
+        let mut history = History::new(BLOCK).unwrap();
+        history.note(AT, AT + 4 * BLOCK, 0, false);
+        assert!(history.lets_go(AT + 3 * BLOCK, 7));
+    }
+
+    #[test]
+    fn a_block_whose_entry_another_took_is_as_new() {
+        let mut history = History::new(BLOCK).unwrap();
+        history.note(AT, AT + BLOCK, 1, true);
+        assert!(!history.lets_go(AT, 2));
+        let other = AT + NR_ENTRIES * BLOCK;
+        assert!(history.lets_go(other, 2));
+        history.note(other, other + BLOCK, 2, true);
+        assert!(history.lets_go(AT, 2) && !history.lets_go(other, 1));
+    }
+
+    #[test]
+    fn addresses_at_either_end_have_entries() {
+        let mut history = History::new(4096).unwrap();
+        for address in [0, (1 << 47) - 4096] {
+            history.note(address, address + 1, 3, true);
+            assert!(!history.lets_go(address, 2));
+        }
+    }
+}
