@@ -23,7 +23,7 @@ mod taken;
 pub mod text;
 pub mod words;
 
-pub use compare::{CompareError, Comparison, Policy, PolicyRuns, SweepRuns};
+pub use compare::{CompareError, Comparison, CountedRun, Policy, PolicyRuns, SweepRuns, Trial};
 pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
 pub use report::{
     Asked, ClassCommands, Commands, CpuTime, KindCommands, KindCounts, Level, LevelName, Modelled,

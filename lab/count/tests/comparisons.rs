@@ -3,8 +3,8 @@
 mod made_up;
 
 use made_up::{MadeUp, policies, runs, sweep};
-use quartier_count::compare::{CompareError, Outcome};
-use quartier_count::{Comparison, CountMode, Policy, PolicyRuns, SweepRuns};
+use quartier_count::compare::{AbsentPoint, CompareError, Outcome};
+use quartier_count::{Comparison, CountMode, CountedRun, Policy, PolicyRuns, SweepRuns};
 
 fn compare(policies: Vec<PolicyRuns>) -> Comparison {
     Comparison::new(vec!["p".to_owned()], policies, Vec::new()).unwrap()
@@ -123,13 +123,15 @@ fn ratios_are_to_first_touch_and_to_the_best_by_hand() {
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let refuse = |policies| Comparison::new(Vec::new(), policies, Vec::new()).unwrap_err();
-    assert_eq!(refuse(Vec::new()), CompareError::Nothing);
+    assert!(refuse(Vec::new()).to_string().contains("no policy was run"));
     let twice = || runs(Policy::Hand, &[1], 0, None);
     assert_eq!(refuse(vec![twice(), twice()]), CompareError::Twice("best by hand"));
     let other = |change: fn(&mut MadeUp)| PolicyRuns {
         policy: Policy::Quartier,
         detail: None,
         runs: Ok(vec![MadeUp::new(4, 2).with(change).report()]),
+        tried: Vec::new(),
+        failed: None,
     };
     for (change, what) in [
         ((|made_up: &mut MadeUp| made_up.cpus_per_node = vec![2; 2]) as fn(&mut MadeUp), "nodes"),
@@ -145,8 +147,8 @@ fn what_cannot_be_compared_is_refused() {
 fn speed_up_is_against_first_touch_on_the_fewest_cpus() {
     let comparison = Comparison::new(Vec::new(), policies(), sweep()).unwrap();
     let swept = comparison.sweep.unwrap();
-    assert_eq!((swept.base_policy, swept.base_cpus, swept.cpus_max()), (Policy::FirstTouch, 1, 16));
-    let point = swept.curves[0].points[0];
+    assert_eq!((swept.base_policy, swept.base_cpus, swept.cpus_max()), (Policy::FirstTouch, 1, 8));
+    let point = &swept.curves[0].points[0];
     assert_eq!(point.modelled_speedup.unwrap().middle, 1.0);
     for point in swept.points() {
         let speedup = point.modelled_speedup.unwrap();
@@ -155,9 +157,100 @@ fn speed_up_is_against_first_touch_on_the_fewest_cpus() {
     }
     let none = Comparison::new(Vec::new(), policies(), Vec::new()).unwrap();
     assert_eq!(none.sweep, None);
-    // A point without runs is none.
-    let empty = SweepRuns { policy: Policy::Hand, nr_cpus: 4, runs: Vec::new() };
-    assert_eq!(Comparison::new(Vec::new(), policies(), vec![empty]).unwrap().sweep, None);
+    // A point that could not be counted is told, unless nothing of its policy is there.
+    let absent = |sweep: Vec<SweepRuns>| {
+        let swept = Comparison::new(Vec::new(), policies(), sweep).unwrap().sweep?;
+        Some(swept.absent.iter().map(|point| (point.name(), point.why.clone())).collect::<Vec<_>>())
+    };
+    let why = "the command ended with status 1: no memory".to_owned();
+    assert_eq!(absent(sweep()), Some(vec![("best by hand on 2 CPUs".to_owned(), why)]));
+    let failed = |point: SweepRuns| SweepRuns { runs: Err("it broke".to_owned()), ..point };
+    assert_eq!(absent(sweep().into_iter().map(failed).collect()), None);
+}
+
+#[test]
+fn a_sweep_is_of_one_machine() {
+    let mut other = sweep();
+    other[0].runs = Ok(vec![MadeUp::new(2, 4).report()]);
+    let error = Comparison::new(Vec::new(), policies(), other).unwrap_err();
+    assert_eq!(error, CompareError::Differ("nodes"));
+}
+
+/// A run with so many per mille remote; more take longer.
+fn counted(policy: Policy, detail: &str, nr_cpus: u32, per_mille: u64) -> CountedRun {
+    let made_up = MadeUp::new(4, 2).with(|made_up| made_up.remote_per_mille = per_mille);
+    let detail = Some(detail.to_owned()).filter(|detail| !detail.is_empty());
+    CountedRun { policy, detail, nr_cpus, outcome: Ok(made_up.report()) }
+}
+
+fn failed(policy: Policy, detail: &str, nr_cpus: u32, why: &str) -> CountedRun {
+    CountedRun { outcome: Err(why.to_owned()), ..counted(policy, detail, nr_cpus, 0) }
+}
+
+#[test]
+fn of_several_ways_the_best_counts_and_all_are_told() {
+    let runs = vec![
+        counted(Policy::FirstTouch, "", 8, 700),
+        counted(Policy::Hand, "one node", 8, 300),
+        failed(Policy::Hand, "./absent", 8, "no such program"),
+        counted(Policy::Hand, "spread", 8, 60),
+        counted(Policy::Hand, "spread", 8, 61),
+        failed(Policy::Hand, "spread", 8, "it hung"),
+        failed(Policy::Numad, "", 8, "numad is not installed"),
+    ];
+    let comparison = Comparison::of_runs(vec!["p".to_owned()], 8, runs).unwrap();
+    let hand = comparison.of(Policy::Hand).unwrap();
+    assert_eq!((hand.detail.as_deref(), hand.runs.len()), (Some("spread"), 2));
+    let tried: Vec<_> = hand.tried.iter().map(|trial| trial.detail.as_str()).collect();
+    assert_eq!(tried, ["one node", "./absent", "spread"]);
+    assert_eq!(hand.tried[1].failed.as_deref(), Some("no such program"));
+    assert!(hand.tried[0].modelled_phase_ms > hand.tried[2].modelled_phase_ms);
+    assert!(comparison.of(Policy::FirstTouch).unwrap().tried.is_empty());
+    let numad = comparison.of(Policy::Numad).unwrap();
+    assert_eq!(numad.absent.as_deref(), Some("numad is not installed"));
+    let note = "best by hand: 1 run failed beside those counted: it hung";
+    assert_eq!((comparison.notes.as_slice(), comparison.sweep), (&[note.to_owned()][..], None));
+}
+
+#[test]
+fn runs_on_fewer_cpus_are_a_sweep_and_the_table_is_of_all() {
+    let mut runs = Vec::new();
+    for (nr_cpus, per_mille) in [(8, 700), (4, 600), (1, 100)] {
+        runs.push(counted(Policy::FirstTouch, "", nr_cpus, per_mille));
+        runs.push(counted(Policy::Hand, "one node", nr_cpus, 100 - u64::from(nr_cpus)));
+        runs.push(counted(Policy::Hand, "spread", nr_cpus, 95));
+        runs.push(failed(Policy::Numad, "numad", nr_cpus, "not installed"));
+    }
+    runs.push(failed(Policy::Quartier, "", 4, "it broke"));
+    runs.push(counted(Policy::Quartier, "", 8, 10));
+    let comparison = Comparison::of_runs(vec!["p".to_owned()], 8, runs).unwrap();
+    assert_eq!(comparison.policies.len(), 4);
+    let sweep = comparison.sweep.unwrap();
+    let points = |policy| {
+        let curve = sweep.curves.iter().find(|curve| curve.policy == policy).unwrap();
+        let points = curve.points.iter();
+        points.map(|point| (point.nr_cpus, point.detail.as_deref())).collect::<Vec<_>>()
+    };
+    assert_eq!(points(Policy::FirstTouch), [(1, None), (4, None), (8, None)]);
+    let by_hand = [(1, Some("spread")), (4, Some("spread")), (8, Some("one node"))];
+    assert_eq!(points(Policy::Hand), by_hand);
+    assert_eq!(points(Policy::Quartier), [(8, None)]);
+    let absent: Vec<_> = sweep.absent.iter().map(AbsentPoint::name).collect();
+    assert_eq!(absent, ["quartier run on 4 CPUs"]);
+}
+
+#[test]
+fn where_nothing_was_counted_each_reason_is_told_once() {
+    let runs = vec![
+        failed(Policy::FirstTouch, "", 8, "status 3"),
+        failed(Policy::Hand, "one node", 8, "status 3"),
+        failed(Policy::Hand, "spread", 8, "no libgomp"),
+        failed(Policy::Quartier, "", 8, "status 3"),
+    ];
+    let error = Comparison::of_runs(vec!["p".to_owned()], 8, runs).unwrap_err().to_string();
+    let first = "no policy could be counted: first touch, quartier run (status 3); ";
+    let by_hand = "best by hand (one node: status 3; spread: no libgomp)";
+    assert!(error.ends_with(&format!("{first}{by_hand}")), "{error}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One program under several policies: how much moves between nodes under each, and how long the
 //! modelled phase takes.
 
+mod runs;
 mod spread;
 mod sweep;
 mod verdict;
@@ -8,12 +9,15 @@ mod verdict;
 use quartier_memmodel::geometry::Geometry;
 use serde::{Deserialize, Serialize};
 
+pub use runs::{CountedRun, Trial};
 pub use spread::{MARGIN_PERCENT, Relation, Spread};
-pub use sweep::{Sweep, SweepCurve, SweepPoint, SweepRuns};
+pub use sweep::{AbsentPoint, Sweep, SweepCurve, SweepPoint, SweepRuns};
 pub use verdict::{Outcome, Verdict};
 
 use crate::recording::{CountMode, FORMAT, Machine};
 use crate::report::{Asked, Phase, Report};
+
+const NOT_RUN: &str = "it was not run";
 
 /// Who decides where memory and threads are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -75,6 +79,8 @@ pub struct PolicyResult {
     pub runs: Vec<RunFigures>,
     /// Why there is none.
     pub absent: Option<String>,
+    /// All the ways to set it that were tried, of which `detail` is the best; empty if there was one.
+    pub tried: Vec<Trial>,
     /// The numbers over all runs; absent without any.
     pub figures: Option<Figures>,
     /// What each node was asked for, of the run with the middle Q; empty without any.
@@ -126,16 +132,18 @@ pub struct PolicyRuns {
     pub detail: Option<String>,
     /// The runs, or why there is none.
     pub runs: Result<Vec<Report>, String>,
+    /// All the ways to set it that were tried, if there were several.
+    pub tried: Vec<Trial>,
+    /// What became of runs that are missing here.
+    pub failed: Option<String>,
 }
 
 /// Why reports cannot be compared.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CompareError {
     /// Nothing was counted under any policy.
-    #[error(
-        "there is nothing to compare: no policy has a run; see why each has none, and count again"
-    )]
-    Nothing,
+    #[error("there is nothing to compare: {0}")]
+    Nothing(String),
     /// A policy stands there twice.
     #[error("{0} stands there twice: give each policy once, with all its runs")]
     Twice(&'static str),
@@ -186,11 +194,11 @@ impl Comparison {
         }
         let reports: Vec<_> =
             policies.iter().filter_map(|runs| runs.runs.as_ref().ok()).flatten().collect();
-        let model: Report = (*reports.first().ok_or(CompareError::Nothing)?).clone();
-        check_alike(&model, &reports)?;
-        let swept: Vec<_> = sweep.iter().flat_map(|point| &point.runs).collect();
-        check_modelled_alike(&model, &swept)?;
-        let notes = notes(&policies);
+        let nothing = || CompareError::Nothing(why_nothing(&policies));
+        let model: Report = (*reports.first().ok_or_else(nothing)?).clone();
+        let swept = sweep.iter().filter_map(|point| point.runs.as_ref().ok()).flatten();
+        check_alike(&model, &reports.iter().copied().chain(swept).collect::<Vec<_>>())?;
+        let notes = notes(&policies, &sweep);
         let mut results: Vec<_> = policies.into_iter().map(PolicyResult::new).collect();
         add_ratios(&mut results);
         let sweep = Sweep::new(&sweep);
@@ -234,31 +242,41 @@ fn check_alike(model: &Report, reports: &[&Report]) -> Result<(), CompareError> 
     differ("nodes", |a, b| a.machine != b.machine)?;
     differ("way of counting", |a, b| a.mode != b.mode)?;
     differ("kernel", |a, b| a.kernel != b.kernel)?;
-    check_modelled_alike(model, reports)
+    differ("phase", |a, b| a.phase != b.phase)?;
+    differ("modelled machine", |a, b| a.geometry != b.geometry)
 }
 
-/// What a sweep has to have in common: its machines differ in their CPUs.
-fn check_modelled_alike(model: &Report, reports: &[&Report]) -> Result<(), CompareError> {
-    if reports.iter().any(|report| report.phase != model.phase) {
-        return Err(CompareError::Differ("phase"));
+/// One sentence, with each reason once.
+fn why_nothing(policies: &[PolicyRuns]) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for runs in policies {
+        let reason = runs.runs.as_ref().map_or_else(|why| why.trim_end_matches('.'), |_| NOT_RUN);
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(runs.policy.name()),
+            None => reasons.push((reason, vec![runs.policy.name()])),
+        }
     }
-    if reports.iter().any(|report| report.geometry != model.geometry) {
-        return Err(CompareError::Differ("modelled machine"));
+    let each = reasons.iter().map(|(reason, names)| format!("{} ({reason})", names.join(", ")));
+    match reasons.len() {
+        0 => "no policy was run; name one".to_owned(),
+        _ => format!("no policy could be counted: {}", each.collect::<Vec<_>>().join("; ")),
     }
-    Ok(())
 }
 
 /// Notes of all runs, each once, with the policy it is about.
-fn notes(policies: &[PolicyRuns]) -> Vec<String> {
+fn notes(policies: &[PolicyRuns], sweep: &[SweepRuns]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for runs in policies {
-        for note in runs.runs.iter().flatten().flat_map(|report| &report.notes) {
+        let of_reports = runs.runs.iter().flatten().flat_map(|report| &report.notes);
+        for note in of_reports.chain(&runs.failed) {
             let note = format!("{}: {note}", runs.policy.name());
             if !notes.contains(&note) {
                 notes.push(note);
             }
         }
     }
+    let of_sweep = sweep.iter().filter_map(|point| Some((point.name(), point.failed.as_ref()?)));
+    notes.extend(of_sweep.map(|(name, why)| format!("{name}: {why}")));
     notes
 }
 
@@ -279,9 +297,9 @@ fn add_ratios(results: &mut [PolicyResult]) {
 
 impl PolicyResult {
     fn new(given: PolicyRuns) -> Self {
-        let PolicyRuns { policy, detail, runs } = given;
+        let PolicyRuns { policy, detail, runs, tried, failed: _ } = given;
         let (reports, absent) = match runs {
-            Ok(reports) if reports.is_empty() => (reports, Some("it was not run".to_owned())),
+            Ok(reports) if reports.is_empty() => (reports, Some(NOT_RUN.to_owned())),
             Ok(reports) => (reports, None),
             Err(why) => (Vec::new(), Some(why)),
         };
@@ -290,7 +308,7 @@ impl PolicyResult {
         by_q.sort_by(|a, b| a.program.q_mib.total_cmp(&b.program.q_mib));
         let asked = by_q.get(by_q.len() / 2).map(|report| report.program.asked.clone());
         let figures = Figures::new(&runs);
-        Self { policy, detail, figures, runs, absent, asked: asked.unwrap_or_default() }
+        Self { policy, detail, figures, runs, absent, tried, asked: asked.unwrap_or_default() }
     }
 
     /// Commands that leave their node in the run with the middle Q.

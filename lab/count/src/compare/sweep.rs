@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Policy, Spread};
+use crate::numbers::of;
 use crate::report::Report;
 
 /// Runs of a policy on a number of CPUs, as they are handed in.
@@ -12,8 +13,12 @@ pub struct SweepRuns {
     pub policy: Policy,
     /// CPUs that the program had.
     pub nr_cpus: u32,
-    /// The runs.
-    pub runs: Vec<Report>,
+    /// How it was set, as a reader would set it.
+    pub detail: Option<String>,
+    /// The runs, or why there is none.
+    pub runs: Result<Vec<Report>, String>,
+    /// What became of runs that are missing here.
+    pub failed: Option<String>,
 }
 
 /// Modelled speed-up over CPUs.
@@ -28,6 +33,20 @@ pub struct Sweep {
     pub base_modelled_phase_ms: f64,
     /// A curve for each policy, in the order of [`Policy`].
     pub curves: Vec<SweepCurve>,
+    /// Points that these curves lack.
+    pub absent: Vec<AbsentPoint>,
+}
+
+/// A point without a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AbsentPoint {
+    /// The policy.
+    pub policy: Policy,
+    /// CPUs that the program would have had.
+    pub nr_cpus: u32,
+    /// Why there is none.
+    pub why: String,
 }
 
 /// The curve of a policy.
@@ -41,11 +60,13 @@ pub struct SweepCurve {
 }
 
 /// A policy on a number of CPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SweepPoint {
     /// CPUs that the program had.
     pub nr_cpus: u32,
+    /// How the policy was set: by hand, the best way may depend on the CPUs.
+    pub detail: Option<String>,
     /// Modelled time of the phase, milliseconds.
     pub modelled_phase_ms: Spread,
     /// How many times faster than the base, modelled; absent if no time was modelled.
@@ -60,12 +81,13 @@ impl Sweep {
         let first = |curve: &&SweepCurve| (curve.points[0].nr_cpus, curve.policy);
         let base = curves.iter().min_by_key(first)?;
         let base_policy = base.policy;
-        let SweepPoint { nr_cpus: base_cpus, modelled_phase_ms: base, .. } = base.points[0];
+        let (base_cpus, base) = (base.points[0].nr_cpus, base.points[0].modelled_phase_ms);
         let alone = Spread { least: base.middle, greatest: base.middle, ..base };
         for point in curves.iter_mut().flat_map(|curve| &mut curve.points) {
             point.modelled_speedup = alone.ratio(&point.modelled_phase_ms);
         }
-        Some(Self { base_policy, base_cpus, base_modelled_phase_ms: base.middle, curves })
+        let absent = absent(&curves, runs);
+        Some(Self { base_policy, base_cpus, base_modelled_phase_ms: base.middle, curves, absent })
     }
 
     /// The most CPUs of any curve.
@@ -90,8 +112,42 @@ impl SweepCurve {
     }
 }
 
+impl SweepRuns {
+    /// In a sentence: `numad on 4 CPUs`.
+    pub(super) fn name(&self) -> String {
+        name(self.policy, self.nr_cpus)
+    }
+}
+
+impl AbsentPoint {
+    /// In a sentence: `numad on 4 CPUs`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        name(self.policy, self.nr_cpus)
+    }
+}
+
+fn name(policy: Policy, nr_cpus: u32) -> String {
+    format!("{} on {}", policy.name(), of(u64::from(nr_cpus), "CPU"))
+}
+
+/// A policy that has no curve at all is told elsewhere.
+fn absent(curves: &[SweepCurve], runs: &[SweepRuns]) -> Vec<AbsentPoint> {
+    let is_drawn = |policy| curves.iter().any(|curve| curve.policy == policy);
+    let absent = |runs: &SweepRuns| {
+        let why = match &runs.runs {
+            Err(why) => why.clone(),
+            Ok(_) if point(runs).is_none() => "no time could be modelled".to_owned(),
+            Ok(_) => return None,
+        };
+        Some(AbsentPoint { policy: runs.policy, nr_cpus: runs.nr_cpus, why })
+    };
+    runs.iter().filter(|runs| is_drawn(runs.policy)).filter_map(absent).collect()
+}
+
 fn point(runs: &SweepRuns) -> Option<SweepPoint> {
-    let times = runs.runs.iter().map(|report| report.modelled.phase_ms);
-    let modelled_phase_ms = Spread::of(times)?;
-    Some(SweepPoint { nr_cpus: runs.nr_cpus, modelled_phase_ms, modelled_speedup: None })
+    let reports = runs.runs.as_ref().ok()?;
+    let modelled_phase_ms = Spread::of(reports.iter().map(|report| report.modelled.phase_ms))?;
+    let (nr_cpus, detail) = (runs.nr_cpus, runs.detail.clone());
+    Some(SweepPoint { nr_cpus, detail, modelled_phase_ms, modelled_speedup: None })
 }

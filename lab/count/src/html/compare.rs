@@ -1,8 +1,8 @@
 //! A comparison as a page.
 
-use super::page::{Cell, Page, data, escape};
+use super::page::{Cell, Page, data, escape, maybe};
 use super::{footer, notes, parameters};
-use crate::compare::{Comparison, Figures, Outcome, Policy, PolicyResult, Spread, Sweep};
+use crate::compare::{Comparison, Figures, Outcome, Policy, PolicyResult, Spread, Sweep, Trial};
 use crate::numbers::{between, mib, milliseconds, of, percent, significant, times};
 use crate::{svg, words};
 
@@ -84,6 +84,7 @@ fn policies(page: &mut Page, comparison: &Comparison) {
     let caption = format!("Modelled time of the {}, not measured", comparison.phase.name());
     table(page, comparison, &caption, &time, milliseconds, false);
     set_by(page, comparison);
+    tried(page, comparison);
     page.raw("</section>");
 }
 
@@ -128,7 +129,7 @@ fn row(
     let figure = |figure: Figure| result.figures.as_ref().and_then(figure);
     let middle = |name: &str, of: Figure, format: fn(f64) -> String| {
         let at = format!("/policies/{at}/figures/{name}/middle");
-        Cell::number(super::page::maybe(&at, figure(of).map(|spread| spread.middle), format))
+        Cell::number(maybe(&at, figure(of).map(|spread| spread.middle), format))
     };
     let spread = match figure(of[0].2) {
         Some(spread) if result.runs.len() > 1 => {
@@ -163,6 +164,36 @@ fn set_by(page: &mut Page, comparison: &Comparison) {
         .map(|(policy, detail)| ("", vec![Cell::words(policy.name()), Cell::wide(detail)]))
         .collect();
     page.table("How policies were set", &["<policy", "<by"], &rows);
+}
+
+/// Of several placements by hand, each.
+fn tried(page: &mut Page, comparison: &Comparison) {
+    for (at, result) in comparison.policies.iter().enumerate() {
+        let row = |(trial_at, trial): (usize, &Trial)| {
+            let at = format!("/policies/{at}/tried/{trial_at}");
+            let is_best = result.detail.as_ref() == Some(&trial.detail);
+            let remark = trial.failed.as_deref().unwrap_or(if is_best { "the best" } else { "" });
+            let cells = vec![
+                Cell::wide(&trial.detail),
+                Cell::number(maybe(&format!("{at}/q_mib"), trial.q_mib, mib)),
+                Cell::number(maybe(
+                    &format!("{at}/modelled_phase_ms"),
+                    trial.modelled_phase_ms,
+                    milliseconds,
+                )),
+                Cell::wide(remark),
+            ];
+            (if trial.failed.is_some() { "absent" } else { "" }, cells)
+        };
+        let rows: Vec<_> = result.tried.iter().enumerate().map(row).collect();
+        if !rows.is_empty() {
+            page.table(
+                "Tried by hand, once each",
+                &["<placement", "Q", "modelled time", "<"],
+                &rows,
+            );
+        }
+    }
 }
 
 fn asked(page: &mut Page, comparison: &Comparison) {
@@ -211,18 +242,19 @@ fn sweep(page: &mut Page, comparison: &Comparison, swept: &Sweep) {
                     &point.nr_cpus.to_string(),
                 )),
                 Cell::number(data(&format!("{at}/modelled_phase_ms/middle"), time.middle, &ms)),
-                Cell::number(super::page::maybe(
-                    &format!("{at}/modelled_speedup/middle"),
-                    middle,
-                    times,
-                )),
+                Cell::number(maybe(&format!("{at}/modelled_speedup/middle"), middle, times)),
                 Cell::number(escape(&spread)),
+                Cell::wide(point.detail.as_deref().unwrap_or_default()),
             ];
             rows.push(("", cells));
         }
     }
-    let columns = ["<policy", "CPUs", "modelled time", "modelled speed-up", "least – greatest"];
+    let columns =
+        ["<policy", "CPUs", "modelled time", "modelled speed-up", "least – greatest", "<by"];
     page.table("", &columns, &rows);
+    for point in &swept.absent {
+        page.words("p", "sub", &format!("Not counted: {}: {}", point.name(), point.why));
+    }
     page.raw("</section>");
 }
 

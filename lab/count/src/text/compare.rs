@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::table::Table;
 use super::{BOLD, COLUMNS, heading, paragraph};
-use crate::compare::{Comparison, Figures, PolicyResult, Spread, Sweep};
-use crate::numbers::{between, milliseconds, of, percent, significant, times};
+use crate::compare::{Comparison, Figures, Policy, PolicyResult, Spread, Sweep};
+use crate::numbers::{between, mib, milliseconds, of, or_none, percent, significant, times};
 use crate::words;
 
 /// Policies side by side.
@@ -58,6 +58,23 @@ fn head(out: &mut String, comparison: &Comparison) {
     for sentence in &verdict.sentences {
         paragraph(out, "", &words::clean(sentence));
     }
+    if let Some(by_hand) = comparison.of(Policy::Hand).filter(|hand| !hand.tried.is_empty()) {
+        paragraph(out, "", &words::clean(&tried(by_hand)));
+    }
+}
+
+/// The placements by hand that were tried.
+fn tried(by_hand: &PolicyResult) -> String {
+    let each = by_hand.tried.iter().map(|trial| match &trial.failed {
+        Some(why) => format!("{} (failed: {why})", trial.detail),
+        None => format!(
+            "{} ({} modelled, Q {})",
+            trial.detail,
+            or_none(trial.modelled_phase_ms, milliseconds),
+            or_none(trial.q_mib, mib),
+        ),
+    });
+    format!("Tried by hand, once each: {}.", each.collect::<Vec<_>>().join("; "))
 }
 
 fn figures(
@@ -139,6 +156,9 @@ fn sweep(out: &mut String, sweep: &Sweep) {
         table.row(cells);
     }
     table.print(out);
+    for point in &sweep.absent {
+        paragraph(out, "  ", &words::clean(&format!("{}: {}", point.name(), point.why)));
+    }
 }
 
 fn tail(out: &mut String, comparison: &Comparison) {

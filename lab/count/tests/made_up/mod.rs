@@ -3,7 +3,7 @@
 
 use quartier_count::{
     CountMode, FORMAT, Machine, Mark, Moment, Phase, Policy, PolicyRuns, Recording, Report, Slice,
-    Slices, SweepRuns,
+    Slices, SweepRuns, Trial,
 };
 use quartier_memmodel::geometry::Geometry;
 use quartier_memmodel::{Counts, CpuCounts, Kind, Pair, PeakUtilisation, Snapshot, Totals};
@@ -15,6 +15,8 @@ const MIX: [u64; 6] = [55, 8, 9, 2, 22, 4];
 #[derive(Clone)]
 pub struct MadeUp {
     pub cpus_per_node: Vec<u32>,
+    /// CPUs that the program has, node by node; the others do nothing.
+    pub nr_busy_cpus: u64,
     /// Commands of the whole run.
     pub commands: u64,
     /// Of a thousand commands of a node's CPUs, how many leave it.
@@ -34,6 +36,7 @@ impl MadeUp {
     pub fn new(nr_nodes: usize, cpus_per_node: u32) -> Self {
         Self {
             cpus_per_node: vec![cpus_per_node; nr_nodes],
+            nr_busy_cpus: u64::MAX,
             commands: 40_000_000,
             remote_per_mille: 310,
             hot_per_mille: 700,
@@ -56,12 +59,19 @@ impl MadeUp {
     }
 
     fn nr_cpus(&self) -> u64 {
-        self.cpus_per_node.iter().copied().map(u64::from).sum()
+        let nr_cpus = self.cpus_per_node.iter().copied().map(u64::from).sum::<u64>();
+        nr_cpus.min(self.nr_busy_cpus)
+    }
+
+    fn nr_cpus_of(&self, node: u64) -> u64 {
+        let before: u32 = self.cpus_per_node[..node as usize].iter().sum();
+        let left = self.nr_busy_cpus.saturating_sub(before.into());
+        left.min(self.cpus_per_node[node as usize].into())
     }
 
     /// Commands from a node to a node, of the whole run.
     fn commands_between(&self, initiator: u64, target: u64) -> u64 {
-        let share = u128::from(self.commands) * u128::from(self.cpus_per_node[initiator as usize]);
+        let share = u128::from(self.commands) * u128::from(self.nr_cpus_of(initiator));
         let own = share / u128::from(self.nr_cpus());
         let remote =
             if self.nr_nodes() > 1 { own * u128::from(self.remote_per_mille) / 1000 } else { 0 };
@@ -105,7 +115,8 @@ impl MadeUp {
         let per_cpu = self.commands / self.nr_cpus();
         let of = |(cpu, node): (usize, u16)| {
             // Not all are equally busy.
-            let busy = part.of(per_cpu) / 100 * (100 - (cpu as u64 * 7) % 23);
+            let is_busy = u64::from((cpu as u64) < self.nr_busy_cpus);
+            let busy = is_busy * part.of(per_cpu) / 100 * (100 - (cpu as u64 * 7) % 23);
             let far = if node == self.hot_node { 10 } else { 10 + self.remote_per_mille / 20 };
             let instructions = busy.saturating_mul(70);
             let stall_millicycles = busy.saturating_mul(1000).saturating_mul(far);
@@ -251,11 +262,23 @@ pub fn runs(
             .report()
     };
     let runs = Ok(per_mille.iter().map(report).collect());
-    PolicyRuns { policy, detail: detail.map(str::to_owned), runs }
+    PolicyRuns { policy, detail: detail.map(str::to_owned), runs, tried: Vec::new(), failed: None }
 }
 
 /// A comparison as one would wish it: three runs each, one policy that could not be run.
 pub fn policies() -> Vec<PolicyRuns> {
+    let by_hand = runs(Policy::Hand, &[70, 71, 70], 100, Some("numactl --membind=… per thread"));
+    let trial = |detail: &str, q_mib, modelled_phase_ms, failed: Option<&str>| Trial {
+        detail: detail.to_owned(),
+        q_mib,
+        modelled_phase_ms,
+        failed: failed.map(str::to_owned),
+    };
+    let tried = vec![
+        trial("numactl --membind=… per thread", Some(127.4), Some(80.0), None),
+        trial("env OMP_PROC_BIND=close", Some(1430.0), Some(137.0), None),
+        trial("./by-hand", None, None, Some("the command ended with status 1: <no> memory")),
+    ];
     vec![
         runs(Policy::FirstTouch, &[747, 750, 744], 850, None),
         runs(Policy::Interleave, &[741, 746, 743], 0, Some("numactl --interleave=all")),
@@ -264,13 +287,15 @@ pub fn policies() -> Vec<PolicyRuns> {
             policy: Policy::Numad,
             detail: None,
             runs: Err("numad is not installed in the guest".to_owned()),
+            tried: Vec::new(),
+            failed: None,
         },
-        runs(Policy::Hand, &[70, 71, 70], 100, Some("numactl --membind=… per thread")),
+        PolicyRuns { tried, ..by_hand },
         runs(Policy::Quartier, &[77, 80, 76], 300, Some("quartier run")),
     ]
 }
 
-/// Policies on 1 to 16 CPUs.
+/// Policies on 1 to 8 CPUs.
 pub fn sweep() -> Vec<SweepRuns> {
     let policies = [
         (Policy::FirstTouch, 600, 40),
@@ -278,24 +303,30 @@ pub fn sweep() -> Vec<SweepRuns> {
         (Policy::Hand, 60, 0),
         (Policy::Quartier, 70, 2),
     ];
-    let point = |policy, per_mille: u64, serial: u64, nr_cpus: u32| {
+    let point = |policy, per_mille: u64, serial: u64, nr_cpus: u64| {
         let report = |jitter: u64| {
-            let cpus_per_node = nr_cpus.div_ceil(4).max(1);
-            let nodes = (nr_cpus / cpus_per_node).max(1) as usize;
-            MadeUp::new(nodes, cpus_per_node)
+            MadeUp::new(4, 2)
                 .with(|made_up| {
-                    made_up.remote_per_mille = if nodes > 1 { per_mille } else { 0 };
-                    made_up.commands += made_up.commands * serial * u64::from(nr_cpus - 1) / 100;
-                    made_up.commands += made_up.commands * jitter * u64::from(nr_cpus) / 800;
+                    made_up.nr_busy_cpus = nr_cpus;
+                    made_up.remote_per_mille = if nr_cpus > 2 { per_mille } else { 0 };
+                    made_up.commands += made_up.commands * serial * (nr_cpus - 1) / 100;
+                    made_up.commands += made_up.commands * jitter * nr_cpus / 800;
                 })
                 .report()
         };
-        SweepRuns { policy, nr_cpus, runs: (0..3).map(report).collect() }
+        let runs = Ok((0..3).map(report).collect());
+        SweepRuns { policy, nr_cpus: nr_cpus as u32, detail: None, runs, failed: None }
     };
-    policies
-        .into_iter()
-        .flat_map(|(policy, per_mille, serial)| {
-            [1, 4, 8, 16].map(|nr_cpus| point(policy, per_mille, serial, nr_cpus))
-        })
-        .collect()
+    let points = policies.into_iter().flat_map(|(policy, per_mille, serial)| {
+        [1, 2, 4, 8].map(|nr_cpus| point(policy, per_mille, serial, nr_cpus))
+    });
+    // By hand, the best depends on the CPUs, and one point could not be counted.
+    let mut points: Vec<_> = points.collect();
+    for point in points.iter_mut().filter(|point| point.policy == Policy::Hand) {
+        point.detail = Some(format!("numactl --physcpubind=+0-{}", point.nr_cpus - 1));
+        if point.nr_cpus == 2 {
+            point.runs = Err("the command ended with status 1: no memory".to_owned());
+        }
+    }
+    points
 }
