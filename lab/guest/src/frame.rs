@@ -101,6 +101,8 @@ pub struct Start {
     pub beside: Vec<Vec<u8>>,
     /// Whether to tell the instrument where the command begins and ends.
     pub is_counted: bool,
+    /// CPUs that it has then, as the kernel lists them; all, if empty.
+    pub cpus: String,
     /// How many of the host's files the guest may know at once.
     pub files_max: u64,
     /// The host's time, in nanoseconds since 1970.

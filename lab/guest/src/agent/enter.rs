@@ -55,7 +55,7 @@ fn prepare(plan: &Path) -> Result<(Start, Option<Facts>)> {
     let bytes = fs::read(plan).path("read", plan)?;
     let start: Start = postcard::from_bytes(&bytes).map_err(io::Error::other).path("read", plan)?;
     // Only root may, so before the user changes.
-    let facts = start.is_counted.then(be_counted).transpose()?;
+    let facts = start.is_counted.then(|| be_counted(&start.cpus)).transpose()?;
     rustix::process::setsid().doing("start a session")?;
     if start.terminal.is_some() {
         rustix::process::ioctl_tiocsctty(rustix::stdio::stdin()).doing("take the terminal")?;
@@ -76,10 +76,17 @@ fn prepare(plan: &Path) -> Result<(Start, Option<Facts>)> {
     Ok((start, facts))
 }
 
-/// Goes to a control group of its own, by which the instrument knows the command and its children.
-fn be_counted() -> Result<Facts> {
+/// Goes to a control group of its own, by which the instrument knows the command and its children, and
+/// which holds them on their CPUs: affinity alone could be widened by them, or by a daemon beside them.
+fn be_counted(cpus: &str) -> Result<Facts> {
     let group = Path::new("/sys/fs/cgroup/counted");
     fs::create_dir_all(group).path("create", group)?;
+    if !cpus.is_empty() {
+        let controllers = Path::new("/sys/fs/cgroup/cgroup.subtree_control");
+        fs::write(controllers, "+cpuset").path("write", controllers)?;
+        let of_group = group.join("cpuset.cpus");
+        fs::write(&of_group, cpus).path("write", &of_group)?;
+    }
     let members = group.join("cgroup.procs");
     fs::write(&members, "0").path("write", &members)?;
     Facts::read(Path::new("/"))

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quartier_model::{Bytes, DistanceMatrix};
+use quartier_model::{Bytes, CpuList, DistanceMatrix};
 use serde::Serialize;
 
 use crate::cache::Cache;
@@ -58,6 +58,8 @@ pub struct Request {
     pub beside: Vec<OsString>,
     /// What counts the command's accesses, if anything does.
     pub instrument: Option<Instrument>,
+    /// CPUs that a counted command has, all if empty: neither it nor a daemon can widen them.
+    pub cpus: CpuList,
     /// End the run after this long.
     pub time_limit: Option<Duration>,
     /// Give a guest up that has not answered by then. It is tried once more.
@@ -101,6 +103,7 @@ impl Request {
             kvm: false,
             beside: Vec::new(),
             instrument: None,
+            cpus: CpuList::default(),
             time_limit: None,
             boot_limit,
             hang_limit: HANG_LIMIT,

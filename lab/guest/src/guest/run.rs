@@ -163,6 +163,7 @@ fn plan(request: &Request, input: &Input) -> Result<Start> {
         umask: umask.as_raw_mode(),
         beside: request.beside.iter().map(bytes).collect(),
         is_counted: request.instrument.is_some(),
+        cpus: request.cpus.to_string(),
         limits: limits::current(),
         terminal,
         terminal_stderr,
