@@ -10,12 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 fn count(args: &[&str]) -> Output {
-    lab("count", args)
-}
-
-fn lab(name: &str, args: &[&str]) -> Output {
     let mut command = Command::new(common::quartier());
-    command.args(["lab", name]).args(args).stdin(Stdio::null()).output().unwrap()
+    command.args(["lab", "count"]).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
 fn counted(folder: &Path, args: &[&str], command: &[&str]) -> (Value, String) {
@@ -148,45 +144,4 @@ fn what_cannot_be_counted_is_refused_before_a_guest_boots() {
         assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{args:?}: {text}");
         assert!(text.contains(part), "{args:?}: {text}");
     }
-}
-
-#[test]
-fn policies_are_compared_by_what_they_move() {
-    if !common::can_boot("7.3") {
-        return;
-    }
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (report, page) = (path("compare.json"), path("compare.html"));
-    let program = common::program("eighths");
-    let guest = ["--kernel", "7.3", "--timeout", "400", "--phase", "parallel"];
-    let options = ["--runs", "1", "--policies", "quartier,first-touch,numa-balancing"];
-    let outputs = ["--report", &report, "--html", &page, "--"];
-    let command = [program.to_str().unwrap(), "32", "8"];
-    let output = lab("compare", &[&guest[..], &options, &outputs, &command].concat());
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("Moved between nodes") && text.contains("(not measured)"), "{text}");
-    assert!(fs::read_to_string(&page).unwrap().contains("</html>"));
-    let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
-    let policies = report["policies"].as_array().unwrap();
-    let names: Vec<_> = policies.iter().map(|policy| policy["policy"].as_str().unwrap()).collect();
-    assert_eq!(names, ["first-touch", "numa-balancing", "quartier"]);
-    for policy in policies {
-        assert!(policy["runs"][0]["q_mib"].as_f64().unwrap() > 1.0, "{policy}");
-    }
-}
-
-#[test]
-fn a_comparison_of_a_program_that_fails_says_so() {
-    if !common::can_boot("7.3") {
-        return;
-    }
-    let script = "echo first >&2; echo it broke >&2; exit 3";
-    let args = ["--kernel", "7.3", "--policies", "first-touch", "--", "sh", "-c", script];
-    let output = lab("compare", &args);
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    let last = text.lines().last().unwrap();
-    assert!(last.contains("status 3") && last.contains("it broke"), "{text}");
 }

@@ -1,28 +1,45 @@
 //! `quartier lab compare`.
 
+mod counter;
+mod journal;
+mod point;
 mod policies;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use quartier_count::{Comparison, Policy, PolicyRuns, Report, html, svg, text};
-use quartier_lab::{Input, capture};
+use quartier_count::{CompareError, Comparison, CountedRun, Policy, html, svg, text};
+use quartier_lab::CPUS_MAX;
 
 use super::counting::{Counting, CountingArgs, words};
 use super::guest::GuestArgs;
 use super::outputs::{OutputArgs, Shown};
 use crate::numbers::number;
+use crate::say;
 use crate::topo::source::print;
-use policies::{PolicyOption, Way};
+use counter::{Counter, Interrupted, Interrupts, Shared};
+use journal::Journal;
+use point::Point;
+use policies::{ByHand, PolicyOption};
+
+/// Exit status where nothing could be counted under any policy.
+const STATUS_NOTHING: u8 = 1;
 
 const EXAMPLES: &str = "\
 Examples:
   quartier lab compare --phase parallel --html compare.html -- ./program
       Under first touch, interleave, NUMA balancing, numad, by hand and under Quartier, twice each
   quartier lab compare --policies first-touch,quartier --runs 5 -- ./program
+  quartier lab compare --cpus-per-node 4 --sweep 1,4,8 --html compare.html -- ./program -t{cpus}
+      Also on 1, 4 and 8 of the 16 CPUs: a curve of speed-up for each policy
   quartier lab compare --hand 'numactl --cpunodebind=0,1 --membind=0,1' -- ./program
-      The best placement by hand is one of those given; else one that is found by trying";
+      The best placement by hand is one of those given; else one that is found by trying
+  quartier lab compare --hand-instead './program --first-touch-in-threads' -- ./program
+      A program that was placed by hand inside competes too
+  quartier lab compare --recordings counted -- ./program
+  quartier lab compare --from counted --html compare.html
+      Keep every run as it ends; look at them again later, also if not all were counted";
 
 /// Options of `quartier lab compare`.
 #[derive(Debug, clap::Args)]
@@ -35,95 +52,114 @@ pub struct Args {
     /// Policies to try [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     policies: Vec<PolicyOption>,
-    /// What to put before the command to place it by hand; may be repeated, and the best counts
-    #[arg(long, value_name = "WORDS")]
-    hand: Vec<String>,
+    #[command(flatten)]
+    by_hand: ByHand,
     /// Runs of each policy: threads meet differently each time
     #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true,
-          value_parser = number(1..=100u32))]
+          value_parser = number(1..=100u32), conflicts_with = "from")]
     runs: u32,
+    /// Count with so many of the guest's CPUs too, for curves of speed-up; nodes are filled in turn
+    ///
+    /// The program sees that it has so many. `{cpus}` in a word of the command becomes their number.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true,
+          value_parser = number(1..=CPUS_MAX as u32), conflicts_with = "from")]
+    sweep: Vec<u32>,
+    /// Keep every run in this new folder as it ends, for --from
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    recordings: Option<PathBuf>,
+    /// Report on the runs in this folder; nothing is run
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    from: Option<PathBuf>,
     #[command(flatten)]
     outputs: OutputArgs,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "from", value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let outputs = self.outputs.open()?;
-        let counting = Counting::new(&self.counting, &self.guest)?;
-        let wanted = match self.policies.as_slice() {
-            [] => Policy::ALL.to_vec(),
-            some => Policy::ALL
-                .into_iter()
-                .filter(|policy| some.iter().any(|option| Policy::from(*option) == *policy))
-                .collect(),
+        let comparison = match self.comparison() {
+            Ok(comparison) => comparison,
+            Err(error) => return status_of(error),
         };
-        let mut runs = Vec::new();
-        for policy in wanted {
-            runs.push(self.runs_of(policy, &counting)?);
-        }
-        let report = &Comparison::new(words(&self.command), runs, Vec::new())?;
+        let report = &comparison;
         let (page, drawings, text) = (html::comparison, svg::comparison, text::comparison);
         print(&outputs.write(&Shown { report, page, drawings, text })?)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// All runs of a policy; of several ways to set it, those of the best.
-    fn runs_of(&self, policy: Policy, counting: &Counting) -> anyhow::Result<PolicyRuns> {
-        let mut best: Option<(f64, Way, Vec<Report>)> = None;
-        let ways = match policies::ways(policy, &self.hand) {
-            Ok(ways) => ways,
-            Err(absent) => return Ok(PolicyRuns { policy, detail: None, runs: Err(absent) }),
+    fn comparison(&self) -> anyhow::Result<Comparison> {
+        let (command, nr_cpus, runs) = match &self.from {
+            None => self.count()?,
+            Some(folder) => {
+                let (head, mut runs) = journal::read(folder, self.counting.phase())?;
+                runs.retain(|run| self.wanted().contains(&run.policy));
+                (head.command, head.nr_cpus, runs)
+            }
         };
-        for way in ways {
-            let mut reports = Vec::new();
-            for run in 1..=self.runs {
-                let shown = way.shown().unwrap_or_else(|| "as it is".to_owned());
-                super::progress(&format!(
-                    "{} ({shown}), run {run} of {}",
-                    policy.name(),
-                    self.runs
-                ));
-                reports.push(self.run_once(&way, counting)?);
-            }
-            let time = |report: &Report| report.modelled.phase_ms.unwrap_or(f64::INFINITY);
-            let mean = reports.iter().map(time).sum::<f64>() / reports.len() as f64;
-            if best.as_ref().is_none_or(|(least, ..)| mean < *least) {
-                best = Some((mean, way, reports));
-            }
-        }
-        let (_, way, reports) = best.context("there is no way to set this policy")?;
-        Ok(PolicyRuns { policy, detail: way.shown(), runs: Ok(reports) })
+        Ok(Comparison::of_runs(command, nr_cpus, runs)?)
     }
 
-    fn run_once(&self, way: &Way, counting: &Counting) -> anyhow::Result<Report> {
-        let command = way.command(&self.command);
-        let mut request = self.guest.request(&command)?;
-        request.kernel_args.push(way.kernel_arg().to_owned());
-        request.beside = way.beside();
-        let mut errors = Vec::new();
-        let (recording, ran) = counting.count(request, |request| {
-            let captured = capture(request, Input::Null)?;
-            errors = captured.stderr;
-            Ok(captured.report)
-        })?;
-        if ran.exit_status != 0 {
-            bail!(
-                "the command ended with status {} ({}): {}",
-                ran.exit_status,
-                way.shown().unwrap_or_else(|| "as it is".to_owned()),
-                last_line(&errors)
-            );
+    /// The policies to try.
+    fn wanted(&self) -> Vec<Policy> {
+        let is_wanted = |policy: &Policy| {
+            let mut some = self.policies.iter();
+            self.policies.is_empty() || some.any(|option| Policy::from(*option) == *policy)
+        };
+        Policy::ALL.into_iter().filter(is_wanted).collect()
+    }
+
+    /// Counts everything: the command, the guest's CPUs, and what came of each run.
+    fn count(&self) -> anyhow::Result<(Vec<String>, u32, Vec<CountedRun>)> {
+        let counting = Counting::new(&self.counting, &self.guest)?;
+        let topology = self.guest.topology()?;
+        let (points, nr_cpus) = (point::points(&topology, &self.sweep)?, topology.nr_cpus() as u32);
+        let request = self.guest.request(&self.command)?;
+        let begin = |folder: &PathBuf| Journal::begin(folder, words(&self.command), nr_cpus);
+        let mut counter = Counter {
+            request,
+            command: self.command.clone(),
+            counting,
+            phase: self.counting.phase(),
+            console: self.guest.console()?.map(Shared::new),
+            journal: self.recordings.as_ref().map(begin).transpose()?,
+            nr_planned: points.iter().map(|point| self.nr_runs(point)).sum(),
+            nr_begun: 0,
+            runs: Vec::new(),
+            interrupts: Interrupts::new()?,
+        };
+        for point in &points {
+            for policy in self.wanted() {
+                let ways = policies::ways(policy, &self.by_hand, point);
+                let counted = counter.count_policy(policy, point, ways, self.runs as usize);
+                counted.map_err(|error| match error.downcast_ref::<Interrupted>() {
+                    Some(_) => error.context(counter.kept()),
+                    None => error,
+                })?;
+            }
         }
-        Ok(Report::new(&recording, self.counting.phase())?)
+        Ok((words(&self.command), nr_cpus, counter.runs))
+    }
+
+    /// Runs with so many CPUs, at most.
+    fn nr_runs(&self, point: &Point) -> usize {
+        let of = |policy| match policies::ways(policy, &self.by_hand, point) {
+            Ok(ways) => ways.len() + self.runs as usize - 1,
+            Err(_) => 0,
+        };
+        self.wanted().into_iter().map(of).sum()
     }
 }
 
-/// What a program that failed said last.
-fn last_line(errors: &[u8]) -> String {
-    let text = String::from_utf8_lossy(errors);
-    let line = text.lines().rev().find(|line| !line.trim().is_empty());
-    line.unwrap_or("it said nothing").trim().to_owned()
+/// The end of a comparison that is none: its sentence, and its exit status.
+fn status_of(error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    let status = match (error.downcast_ref::<Interrupted>(), error.downcast_ref::<CompareError>()) {
+        (Some(interrupted), _) => 128 + interrupted.signal,
+        (_, Some(CompareError::Nothing(_))) => STATUS_NOTHING,
+        _ => return Err(error),
+    };
+    say::sentence(&error.to_string());
+    Ok(ExitCode::from(status))
 }

@@ -57,12 +57,7 @@ pub struct GuestArgs {
 impl GuestArgs {
     /// What to run, with everything that it needs found or fetched.
     pub fn request(&self, command: &[OsString]) -> anyhow::Result<Request> {
-        let topology = Topology::new(
-            self.nodes,
-            &self.cpus_per_node,
-            self.mem.as_ref(),
-            self.distance.as_ref(),
-        )?;
+        let topology = self.topology()?;
         // Before anything is fetched for it: a misspelt command is told at once.
         let directory = std::env::current_dir().context("cannot find the working directory")?;
         if let Some(name) = command.first() {
@@ -86,14 +81,29 @@ impl GuestArgs {
         Ok(request)
     }
 
+    /// The machine.
+    pub fn topology(&self) -> anyhow::Result<Topology> {
+        Ok(Topology::new(
+            self.nodes,
+            &self.cpus_per_node,
+            self.mem.as_ref(),
+            self.distance.as_ref(),
+        )?)
+    }
+
     /// This process's own streams, for the command.
     pub fn streams(&self) -> anyhow::Result<Streams> {
         Ok(Streams {
             input: input()?,
             output: Box::new(io::stdout()),
             error: Box::new(io::stderr()),
-            console: self.console.as_deref().map(open).transpose()?,
+            console: self.console()?,
         })
+    }
+
+    /// Where the kernel's console is copied to.
+    pub fn console(&self) -> anyhow::Result<Option<Box<dyn Write + Send>>> {
+        self.console.as_deref().map(open).transpose()
     }
 
     /// Whether /dev/kvm is asked for.

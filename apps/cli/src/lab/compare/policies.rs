@@ -3,9 +3,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::ValueEnum;
 use quartier_count::Policy;
+
+use super::point::Point;
 
 /// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,37 +40,77 @@ impl From<PolicyOption> for Policy {
     }
 }
 
-/// Placements by hand that are tried where none is given: all on one node; threads held on cores, one
-/// after the other, each with what it touches first.
-const BY_HAND: [&str; 2] =
-    ["numactl --cpunodebind=0 --membind=0", "env OMP_PLACES=cores OMP_PROC_BIND=spread"];
+/// Threads held on cores, neighbours together or far apart, and memory where it is touched first or all
+/// around. What is not OpenMP's takes no notice of these variables.
+const BY_HAND: [&str; 4] = [
+    "env OMP_PLACES=cores OMP_PROC_BIND=close",
+    "env OMP_PLACES=cores OMP_PROC_BIND=spread",
+    "numactl --interleave=all env OMP_PLACES=cores OMP_PROC_BIND=close",
+    "numactl --interleave=all env OMP_PLACES=cores OMP_PROC_BIND=spread",
+];
+
+/// Words of an option, as a shell would divide them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words(Vec<String>);
+
+impl FromStr for Words {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match shlex::split(text) {
+            None => Err("a quote is not closed: close it".to_owned()),
+            Some(words) if words.is_empty() => Err("there is no word in it: give some".to_owned()),
+            Some(words) => Ok(Self(words)),
+        }
+    }
+}
+
+/// Placements by hand that are given.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ByHand {
+    /// What to put before the command to place it by hand; may be repeated, and the best counts
+    ///
+    /// Without it, these are tried: all on one node; OMP_PLACES=cores, close and spread, each with first
+    /// touch and with `numactl --interleave=all`.
+    #[arg(long = "hand", value_name = "WORDS", conflicts_with = "from")]
+    before: Vec<Words>,
+    /// A command that stands in the place of CMD, placed by hand inside; may be repeated
+    #[arg(long = "hand-instead", value_name = "WORDS", conflicts_with = "from")]
+    instead: Vec<Words>,
+}
 
 /// One way to set a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
     before: Vec<OsString>,
+    /// There is nothing after `before`.
+    is_instead: bool,
     beside: Vec<OsString>,
     is_balanced: bool,
     detail: Option<String>,
 }
 
 impl Way {
-    fn before(words: &[&str]) -> Self {
+    fn before<T: AsRef<str>>(words: &[T]) -> Self {
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         Self {
             before: words.iter().map(Into::into).collect(),
+            is_instead: false,
             beside: Vec::new(),
             is_balanced: false,
             detail: (!words.is_empty()).then(|| words.join(" ")),
         }
     }
 
-    fn of_words(words: &str) -> Self {
-        Self::before(&words.split_whitespace().collect::<Vec<_>>())
+    fn instead(words: &Words) -> Self {
+        let way = Self::before(&words.0);
+        let detail = way.detail.map(|detail| format!("instead: {detail}"));
+        Self { is_instead: true, detail, ..way }
     }
 
     /// The command under this policy.
     pub fn command(&self, command: &[OsString]) -> Vec<OsString> {
-        [&self.before, command].concat()
+        if self.is_instead { self.before.clone() } else { [&self.before, command].concat() }
     }
 
     /// What runs as root beside it, if anything does.
@@ -85,10 +128,34 @@ impl Way {
     }
 }
 
+impl ByHand {
+    /// The ways to try, each once.
+    fn ways(&self, point: &Point) -> Vec<Way> {
+        let mut ways: Vec<_> = if self.before.is_empty() {
+            let one_node = point.one_node.as_ref().map(|(node, cpus)| {
+                let cpus = format!("--physcpubind={cpus}");
+                Way::before(&["numactl", &cpus, &format!("--membind={node}")])
+            });
+            let others = BY_HAND.map(|words| Way::before(&words.split(' ').collect::<Vec<_>>()));
+            one_node.into_iter().chain(others).collect()
+        } else {
+            self.before.iter().map(|words| Way::before(&words.0)).collect()
+        };
+        ways.extend(self.instead.iter().map(Way::instead));
+        let mut known = Vec::new();
+        ways.retain(|way| {
+            let is_new = !known.contains(way);
+            known.push(way.clone());
+            is_new
+        });
+        ways
+    }
+}
+
 /// The ways to try for a policy, or why it cannot be tried here.
-pub fn ways(policy: Policy, by_hand: &[String]) -> Result<Vec<Way>, String> {
+pub fn ways(policy: Policy, by_hand: &ByHand, point: &Point) -> Result<Vec<Way>, String> {
     match policy {
-        Policy::FirstTouch => Ok(vec![Way::before(&[])]),
+        Policy::FirstTouch => Ok(vec![Way::before::<&str>(&[])]),
         Policy::Interleave => {
             program("numactl")?;
             Ok(vec![Way::before(&["numactl", "--interleave=all"])])
@@ -96,19 +163,16 @@ pub fn ways(policy: Policy, by_hand: &[String]) -> Result<Vec<Way>, String> {
         Policy::NumaBalancing => Ok(vec![Way {
             is_balanced: true,
             detail: Some("numa_balancing=enable".to_owned()),
-            ..Way::before(&[])
+            ..Way::before::<&str>(&[])
         }]),
         Policy::Numad => {
             let numad = program("numad")?;
             // Looks as often as it can, every five seconds.
             let beside = vec![numad.into_os_string(), "-i".into(), "5:5".into()];
-            Ok(vec![Way { beside, detail: Some("numad -i 5:5".to_owned()), ..Way::before(&[]) }])
+            let detail = Some("numad -i 5:5".to_owned());
+            Ok(vec![Way { beside, detail, ..Way::before::<&str>(&[]) }])
         }
-        Policy::Hand if by_hand.is_empty() => {
-            program("numactl")?;
-            Ok(BY_HAND.map(Way::of_words).to_vec())
-        }
-        Policy::Hand => Ok(by_hand.iter().map(|words| Way::of_words(words)).collect()),
+        Policy::Hand => Ok(by_hand.ways(point)),
         Policy::Quartier => {
             let quartier = std::env::current_exe()
                 .map_err(|error| format!("cannot find out where quartier is: {error}"))?;
@@ -131,24 +195,58 @@ fn program(name: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quartier_model::CpuList;
+
+    fn point() -> Point {
+        let cpus = |list: &str| list.parse::<CpuList>().unwrap();
+        Point { nr_cpus: 3, cpus: cpus("0-2"), is_all: false, one_node: Some((0, cpus("0-1"))) }
+    }
+
+    fn by_hand(before: &[&str], instead: &[&str]) -> ByHand {
+        let words = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        ByHand { before: words(before), instead: words(instead) }
+    }
 
     #[test]
     fn the_command_stays_as_it_is_behind_what_sets_the_policy() {
         let command: Vec<OsString> = ["./a b", "-x"].map(Into::into).to_vec();
-        let shown = |policy, hand: &[String]| ways(policy, hand).unwrap()[0].command(&command);
-        assert_eq!(shown(Policy::FirstTouch, &[]), command);
-        let by_hand = shown(Policy::Hand, &["taskset  -c 0-3".to_owned()]);
-        assert_eq!(by_hand, ["taskset", "-c", "0-3", "./a b", "-x"].map(OsString::from));
+        let shown =
+            |policy, hand: &ByHand| ways(policy, hand, &point()).unwrap()[0].command(&command);
+        let none = by_hand(&[], &[]);
+        assert_eq!(shown(Policy::FirstTouch, &none), command);
+        let hand = shown(Policy::Hand, &by_hand(&["taskset  -c '0 -3'"], &[]));
+        assert_eq!(hand, ["taskset", "-c", "0 -3", "./a b", "-x"].map(OsString::from));
         assert_eq!(
-            shown(Policy::Quartier, &[])[1..],
+            shown(Policy::Quartier, &none)[1..],
             ["run", "--quiet", "--", "./a b", "-x"].map(OsString::from)
         );
     }
 
     #[test]
+    fn what_stands_in_the_commands_place_competes_with_what_is_before_it() {
+        let shown = |hand: &ByHand| -> Vec<_> {
+            ways(Policy::Hand, hand, &point()).unwrap().iter().filter_map(Way::shown).collect()
+        };
+        let found = shown(&by_hand(&[], &["./by-hand 8"]));
+        assert_eq!((found.len(), found[0].as_str()), (6, "numactl --physcpubind=0-1 --membind=0"));
+        assert_eq!(found[5], "instead: ./by-hand 8");
+        let given = shown(&by_hand(&["taskset -c 0", "taskset -c 0"], &["./by-hand"]));
+        assert_eq!(given, ["taskset -c 0", "instead: ./by-hand"]);
+        let way = Way::instead(&"./by-hand 8".parse().unwrap());
+        assert_eq!(way.command(&["./a".into()]), ["./by-hand", "8"].map(OsString::from));
+    }
+
+    #[test]
+    fn words_that_cannot_be_divided_are_refused() {
+        for text in ["", "  ", "taskset -c '0"] {
+            assert!(text.parse::<Words>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn only_balancing_balances() {
         for policy in [Policy::FirstTouch, Policy::NumaBalancing, Policy::Quartier] {
-            let way = &ways(policy, &[]).unwrap()[0];
+            let way = &ways(policy, &by_hand(&[], &[]), &point()).unwrap()[0];
             let is_balanced = way.kernel_arg() == "numa_balancing=enable";
             assert_eq!(is_balanced, policy == Policy::NumaBalancing);
         }

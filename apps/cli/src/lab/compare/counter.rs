@@ -1,0 +1,280 @@
+//! Counts one run after the other: each becomes a result or a reason, and none ends the others.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use quartier_count::{CountedRun, Phase, Policy, Recording, Report};
+use quartier_lab::{Error, Input, Request, STATUS_REFUSED, Streams, resolve_program, run};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use super::journal::Journal;
+use super::point::Point;
+use super::policies::Way;
+use crate::lab::counting::Counting;
+use crate::lab::progress;
+
+/// What is kept of what a command says on standard error.
+const KEPT_BYTES: usize = 4096;
+
+/// Everything that runs have in common, and what came of those so far.
+pub struct Counter {
+    /// Without a command.
+    pub request: Request,
+    pub command: Vec<OsString>,
+    pub counting: Counting,
+    pub phase: Phase,
+    /// The guests' consoles, one after the other.
+    pub console: Option<Shared>,
+    pub journal: Option<Journal>,
+    /// Runs that there will be, at most.
+    pub nr_planned: usize,
+    /// Runs that were begun, or will not be.
+    pub nr_begun: usize,
+    pub runs: Vec<CountedRun>,
+    pub interrupts: Interrupts,
+}
+
+impl Counter {
+    /// Tries each way to set a policy once, and counts the best `nr_runs` times in all.
+    pub fn count_policy(
+        &mut self,
+        policy: Policy,
+        point: &Point,
+        ways: Result<Vec<Way>, String>,
+        nr_runs: usize,
+    ) -> anyhow::Result<()> {
+        let ways = match ways {
+            Ok(ways) => ways,
+            Err(absent) => {
+                progress(&format!("{}: not counted: {absent}", policy.name()));
+                return self.add((policy, None, point.nr_cpus), Err(absent));
+            }
+        };
+        let end = self.nr_begun + ways.len() + nr_runs - 1;
+        let first = self.runs.len();
+        for way in &ways {
+            self.count(policy, point, way)?;
+        }
+        let best = CountedRun::best(&self.runs[first..]).map(|run| run.detail.clone());
+        let best = best.and_then(|detail| ways.iter().find(|way| way.shown() == detail));
+        while let Some(way) = best.filter(|_| self.nr_begun < end) {
+            self.count(policy, point, way)?;
+            // What fails once mostly does again, and may take long to.
+            if self.runs.last().is_some_and(|run| run.outcome.is_err()) {
+                break;
+            }
+        }
+        self.nr_begun = end;
+        Ok(())
+    }
+
+    /// What is left of runs that were interrupted.
+    pub fn kept(&self) -> String {
+        let (counted, planned) = (self.runs.len(), self.nr_planned);
+        let runs = format!("ended by a signal; {counted} of {planned} runs had ended");
+        match &self.journal {
+            Some(journal) => {
+                let folder = journal.folder().display();
+                format!("{runs}, and `quartier lab compare --from {folder}` reports on them")
+            }
+            None => format!("{runs}, and are lost: --recordings keeps them"),
+        }
+    }
+
+    /// One run.
+    fn count(&mut self, policy: Policy, point: &Point, way: &Way) -> anyhow::Result<()> {
+        self.interrupts.check()?;
+        self.nr_begun += 1;
+        let cpus = if point.is_all { String::new() } else { format!(" on {} CPUs", point.nr_cpus) };
+        let detail = way.shown().filter(|shown| shown != policy.name());
+        let detail = detail.map_or_else(String::new, |shown| format!(" ({shown})"));
+        let what = format!("{}{cpus}{detail}", policy.name());
+        let title = format!("run {} of {}: {what}", self.nr_begun, self.nr_planned);
+        progress(&title);
+        if let Some(console) = &mut self.console {
+            let _ = writeln!(console, "quartier: {title}");
+        }
+        let counted = self.run(point, way);
+        self.interrupts.check()?;
+        let counted = counted?;
+        if let Err(why) = &counted {
+            progress(&format!("{what}: not counted: {why}"));
+        }
+        self.add((policy, way.shown(), point.nr_cpus), counted)
+    }
+
+    fn add(
+        &mut self,
+        (policy, detail, nr_cpus): (Policy, Option<String>, u32),
+        counted: Result<Recording, String>,
+    ) -> anyhow::Result<()> {
+        if let Some(journal) = &mut self.journal {
+            let outcome = counted.as_ref().map_err(String::as_str);
+            journal.add((policy, detail.clone(), nr_cpus), outcome)?;
+        }
+        let outcome = counted.and_then(|recording| {
+            Report::new(&recording, self.phase).map_err(|error| error.to_string())
+        });
+        self.runs.push(CountedRun { policy, detail, nr_cpus, outcome });
+        Ok(())
+    }
+
+    /// Gives what was counted, or why this run failed; an error is one that all others would have too.
+    fn run(&self, point: &Point, way: &Way) -> anyhow::Result<Result<Recording, String>> {
+        let mut request = self.request.clone();
+        request.command = point.told(way.command(&self.command));
+        request.kernel_args.push(way.kernel_arg().to_owned());
+        request.beside = way.beside();
+        if !point.is_all {
+            request.cpus = point.cpus.clone();
+        }
+        let search = std::env::var_os("PATH");
+        if let Some(name) = request.command.first()
+            && let Err(error) = resolve_program(name, &request.directory, search.as_ref())
+        {
+            return Ok(Err(error.to_string()));
+        }
+        let errors = LastBytes::default();
+        let streams = Streams {
+            input: Input::Null,
+            output: Box::new(io::sink()),
+            error: Box::new(errors.clone()),
+            console: self.console.clone().map(|console| Box::new(console) as _),
+        };
+        let mut status = 0;
+        let counted = self.counting.count(request, |request| {
+            let report = run(request, streams)?;
+            status = report.exit_status;
+            Ok(report)
+        });
+        match counted {
+            _ if status != 0 => {
+                Ok(Err(format!("the command ended with status {status}: {}", errors.last_line())))
+            }
+            Ok((recording, _)) => Ok(Ok(recording)),
+            Err(error) => match error.downcast_ref::<Error>() {
+                Some(refused) if refused.exit_status() == STATUS_REFUSED => Err(error),
+                _ => Ok(Err(first_line(&format!("{error:#}")))),
+            },
+        }
+    }
+}
+
+/// Without the console's tail.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_suffix("; the end of its console:").unwrap_or(line).to_owned()
+}
+
+/// A stream with several owners.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Shared {
+    pub fn new(stream: Box<dyn Write + Send>) -> Self {
+        Self(Arc::new(Mutex::new(stream)))
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+/// The end of a stream, of which a command may write any amount.
+#[derive(Clone, Default)]
+struct LastBytes(Rc<RefCell<Vec<u8>>>);
+
+impl LastBytes {
+    /// What a program that failed said last.
+    fn last_line(&self) -> String {
+        let bytes = self.0.borrow();
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.lines().rev().find(|line| !line.trim().is_empty());
+        line.unwrap_or("it said nothing").trim().to_owned()
+    }
+}
+
+impl Write for LastBytes {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let mut kept = self.0.borrow_mut();
+        kept.extend_from_slice(data);
+        let surplus = kept.len().saturating_sub(KEPT_BYTES);
+        kept.drain(..surplus);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Signals that end everything. A run's guest gets them too, and ends.
+pub struct Interrupts(Arc<AtomicUsize>);
+
+/// One came.
+#[derive(Debug)]
+pub struct Interrupted {
+    pub signal: u8,
+}
+
+impl Interrupts {
+    pub fn new() -> anyhow::Result<Self> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            signal_hook::flag::register_usize(number, signal.clone(), number as usize)
+                .context("cannot take this process's signals")?;
+        }
+        Ok(Self(signal))
+    }
+
+    fn check(&self) -> Result<(), Interrupted> {
+        match self.0.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            signal => Err(Interrupted { signal: signal as u8 }),
+        }
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ended by signal {}", self.signal)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_all_that_a_program_says_the_last_line_is_told() {
+        let mut errors = LastBytes::default();
+        assert_eq!(errors.last_line(), "it said nothing");
+        for _ in 0..1000 {
+            errors.write_all(b"much\n").unwrap();
+        }
+        errors.write_all(b"it broke\n \n").unwrap();
+        assert_eq!(errors.last_line(), "it broke");
+        assert_eq!(errors.0.borrow().len(), KEPT_BYTES);
+    }
+
+    #[test]
+    fn a_reason_is_one_line() {
+        let died = "the guest hangs; the end of its console:\n[ 0.1] Linux";
+        assert_eq!(first_line(died), "the guest hangs");
+        assert_eq!(first_line("cannot read it"), "cannot read it");
+    }
+}
