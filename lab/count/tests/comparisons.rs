@@ -3,7 +3,7 @@
 mod made_up;
 
 use made_up::{MadeUp, policies, runs, sweep};
-use quartier_count::compare::{AbsentPoint, CompareError, Outcome};
+use quartier_count::compare::{CompareError, Outcome};
 use quartier_count::{Comparison, CountMode, CountedRun, Policy, PolicyRuns, SweepRuns};
 
 fn compare(policies: Vec<PolicyRuns>) -> Comparison {
@@ -157,15 +157,26 @@ fn speed_up_is_against_first_touch_on_the_fewest_cpus() {
     }
     let none = Comparison::new(Vec::new(), policies(), Vec::new()).unwrap();
     assert_eq!(none.sweep, None);
-    // A point that could not be counted is told, unless nothing of its policy is there.
-    let absent = |sweep: Vec<SweepRuns>| {
-        let swept = Comparison::new(Vec::new(), policies(), sweep).unwrap().sweep?;
-        Some(swept.absent.iter().map(|point| (point.name(), point.why.clone())).collect::<Vec<_>>())
-    };
-    let why = "the command ended with status 1: no memory".to_owned();
-    assert_eq!(absent(sweep()), Some(vec![("best by hand on 2 CPUs".to_owned(), why)]));
+}
+
+#[test]
+fn a_point_that_could_not_be_counted_is_told_unless_nothing_of_its_policy_is_there() {
+    let compared =
+        |sweep: Vec<SweepRuns>| Comparison::new(Vec::new(), policies(), sweep).unwrap().sweep;
+    let swept = compared(sweep()).unwrap();
+    let told = "best by hand on 2 CPUs: the command ended with status 1: no memory";
+    assert_eq!(swept.absent_in_words(), [told]);
     let failed = |point: SweepRuns| SweepRuns { runs: Err("it broke".to_owned()), ..point };
-    assert_eq!(absent(sweep().into_iter().map(failed).collect()), None);
+    assert_eq!(compared(sweep().into_iter().map(failed).collect()), None);
+    // On one CPU there is no second thread, say: speed-up is against first touch where it has one.
+    let only_ours = |point: SweepRuns| match (point.nr_cpus, point.policy) {
+        (1, Policy::Quartier) | (2.., _) => point,
+        (_, _) => failed(point),
+    };
+    let swept = compared(sweep().into_iter().map(only_ours).collect()).unwrap();
+    assert_eq!((swept.base_policy, swept.base_cpus), (Policy::FirstTouch, 2));
+    let told = "first touch, interleave, best by hand on 1 CPU: it broke";
+    assert_eq!(swept.absent_in_words()[0], told);
 }
 
 #[test]
@@ -235,8 +246,7 @@ fn runs_on_fewer_cpus_are_a_sweep_and_the_table_is_of_all() {
     let by_hand = [(1, Some("spread")), (4, Some("spread")), (8, Some("one node"))];
     assert_eq!(points(Policy::Hand), by_hand);
     assert_eq!(points(Policy::Quartier), [(8, None)]);
-    let absent: Vec<_> = sweep.absent.iter().map(AbsentPoint::name).collect();
-    assert_eq!(absent, ["quartier run on 4 CPUs"]);
+    assert_eq!(sweep.absent_in_words(), ["quartier run on 4 CPUs: it broke"]);
 }
 
 #[test]

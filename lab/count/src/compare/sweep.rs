@@ -27,7 +27,7 @@ pub struct SweepRuns {
 pub struct Sweep {
     /// The policy whose time all speed-ups are relative to: first touch, if it was run.
     pub base_policy: Policy,
-    /// The CPUs it had then: the fewest of the sweep.
+    /// The CPUs it had then: the fewest that it was counted with.
     pub base_cpus: u32,
     /// That time, modelled, milliseconds.
     pub base_modelled_phase_ms: f64,
@@ -78,8 +78,7 @@ impl Sweep {
     pub(super) fn new(runs: &[SweepRuns]) -> Option<Self> {
         let mut curves: Vec<_> =
             Policy::ALL.into_iter().filter_map(|policy| SweepCurve::new(policy, runs)).collect();
-        let first = |curve: &&SweepCurve| (curve.points[0].nr_cpus, curve.policy);
-        let base = curves.iter().min_by_key(first)?;
+        let base = curves.first()?;
         let base_policy = base.policy;
         let (base_cpus, base) = (base.points[0].nr_cpus, base.points[0].modelled_phase_ms);
         let alone = Spread { least: base.middle, greatest: base.middle, ..base };
@@ -94,6 +93,22 @@ impl Sweep {
     #[must_use]
     pub fn cpus_max(&self) -> u32 {
         self.points().map(|point| point.nr_cpus).max().unwrap_or(1)
+    }
+
+    /// The points that curves lack, in sentences: one for all that have the same reason.
+    #[must_use]
+    pub fn absent_in_words(&self) -> Vec<String> {
+        let mut reasons: Vec<(u32, &str, Vec<&str>)> = Vec::new();
+        for AbsentPoint { policy, nr_cpus, why } in &self.absent {
+            match reasons.iter_mut().find(|(cpus, known, _)| (*cpus, *known) == (*nr_cpus, why)) {
+                Some((.., names)) => names.push(policy.name()),
+                None => reasons.push((*nr_cpus, why, vec![policy.name()])),
+            }
+        }
+        let words = |(nr_cpus, why, names): &(u32, &str, Vec<&str>)| {
+            format!("{}: {why}", on(&names.join(", "), *nr_cpus))
+        };
+        reasons.iter().map(words).collect()
     }
 
     /// Every point of every curve.
@@ -115,20 +130,12 @@ impl SweepCurve {
 impl SweepRuns {
     /// In a sentence: `numad on 4 CPUs`.
     pub(super) fn name(&self) -> String {
-        name(self.policy, self.nr_cpus)
+        on(self.policy.name(), self.nr_cpus)
     }
 }
 
-impl AbsentPoint {
-    /// In a sentence: `numad on 4 CPUs`.
-    #[must_use]
-    pub fn name(&self) -> String {
-        name(self.policy, self.nr_cpus)
-    }
-}
-
-fn name(policy: Policy, nr_cpus: u32) -> String {
-    format!("{} on {}", policy.name(), of(u64::from(nr_cpus), "CPU"))
+fn on(names: &str, nr_cpus: u32) -> String {
+    format!("{names} on {}", of(u64::from(nr_cpus), "CPU"))
 }
 
 /// A policy that has no curve at all is told elsewhere.

@@ -252,8 +252,8 @@ fn sweep(page: &mut Page, comparison: &Comparison, swept: &Sweep) {
     let columns =
         ["<policy", "CPUs", "modelled time", "modelled speed-up", "least – greatest", "<by"];
     page.table("", &columns, &rows);
-    for point in &swept.absent {
-        page.words("p", "sub", &format!("Not counted: {}: {}", point.name(), point.why));
+    for sentence in swept.absent_in_words() {
+        page.words("p", "sub", &format!("Not counted: {sentence}"));
     }
     page.raw("</section>");
 }

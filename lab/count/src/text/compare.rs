@@ -156,8 +156,8 @@ fn sweep(out: &mut String, sweep: &Sweep) {
         table.row(cells);
     }
     table.print(out);
-    for point in &sweep.absent {
-        paragraph(out, "  ", &words::clean(&format!("{}: {}", point.name(), point.why)));
+    for sentence in sweep.absent_in_words() {
+        paragraph(out, "  ", &words::clean(&format!("not counted: {sentence}")));
     }
 }
 
