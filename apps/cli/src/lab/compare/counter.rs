@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use quartier_count::numbers::of;
 use quartier_count::{CountedRun, Phase, Policy, Recording, Report};
 use quartier_lab::{Error, Input, Request, STATUS_REFUSED, Streams, resolve_program, run};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -91,7 +92,8 @@ impl Counter {
     fn count(&mut self, policy: Policy, point: &Point, way: &Way) -> anyhow::Result<()> {
         self.interrupts.check()?;
         self.nr_begun += 1;
-        let cpus = if point.is_all { String::new() } else { format!(" on {} CPUs", point.nr_cpus) };
+        let fewer = (!point.is_all).then(|| of(u64::from(point.nr_cpus), "CPU"));
+        let cpus = fewer.map_or_else(String::new, |cpus| format!(" on {cpus}"));
         let detail = way.shown().filter(|shown| shown != policy.name());
         let detail = detail.map_or_else(String::new, |shown| format!(" ({shown})"));
         let what = format!("{}{cpus}{detail}", policy.name());
