@@ -1,6 +1,9 @@
 // The demo's self-checking program: one thread initialises, several each work on their own part.
 //
-//   eighths [MIB [THREADS]]        (default: 256 MiB, 8 threads)
+//   eighths [MIB [THREADS [WHEN SECONDS]]]        (default: 256 MiB, 8 threads)
+//
+// WHEN: `pool`: the threads begin before there is data, and go over their parts for that long;
+// `roam`: the same, but each goes over the next one's part the next time.
 //
 // Checks every byte, then asks the kernel on which node each page lies, and prints one line of JSON:
 // pages, pages that lie on the node of the thread that worked on them, pages per node.
@@ -15,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, NODES_MAX = 64, THREADS_MAX = 1024 };
@@ -25,19 +29,36 @@ static size_t nr_threads;
 static int node_of_thread[THREADS_MAX];
 static unsigned long wrong[THREADS_MAX];
 static pthread_barrier_t all_here;
+static int is_pool, roams, stop;
+static double seconds;
 
 static uint64_t expected(size_t word) { return word * 0x9E3779B97F4A7C15u + 1; }
 
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void go_over(size_t me, size_t part, uint64_t round) {
+    uint64_t *words = data + part * words_per_thread;
+    for (size_t i = 0; i < words_per_thread; i++) {
+        wrong[me] += words[i] != expected(part * words_per_thread + i) + round;
+        words[i]++;
+    }
+}
+
 static void *work(void *argument) {
     size_t me = (size_t)argument;
-    uint64_t *mine = data + me * words_per_thread;
     unsigned cpu, node;
     pthread_barrier_wait(&all_here);
-    for (int round = 0; round < 2; round++)
-        for (size_t i = 0; i < words_per_thread; i++) {
-            wrong[me] += mine[i] != expected(me * words_per_thread + i) + (unsigned)round;
-            mine[i]++;
-        }
+    double began = now();
+    for (uint64_t round = 0; !stop; round++) {
+        go_over(me, roams ? (me + round) % nr_threads : me, round);
+        pthread_barrier_wait(&all_here);
+        if (me == 0) stop = is_pool ? now() - began >= seconds : round == 1;
+        pthread_barrier_wait(&all_here);
+    }
     syscall(SYS_getcpu, &cpu, &node, NULL);
     node_of_thread[me] = (int)node;
     return NULL;
@@ -47,11 +68,15 @@ int main(int argc, char **argv) {
     size_t bytes = (argc > 1 ? strtoul(argv[1], NULL, 10) : 256) << 20;
     nr_threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 8;
     if (bytes == 0 || nr_threads == 0 || nr_threads > THREADS_MAX) return 2;
+    is_pool = argc > 4 && (!strcmp(argv[3], "pool") || !strcmp(argv[3], "roam"));
+    roams = is_pool && !strcmp(argv[3], "roam");
+    seconds = argc > 4 ? strtod(argv[4], NULL) : 0;
     words_per_thread = bytes / sizeof *data / nr_threads / (PAGE / sizeof *data) * (PAGE / sizeof *data);
     size_t words = words_per_thread * nr_threads;
     data = aligned_alloc(PAGE, words * sizeof *data);
     if (!data) return 2;
-    for (size_t i = 0; i < words; i++) data[i] = expected(i);
+    if (!is_pool)
+        for (size_t i = 0; i < words; i++) data[i] = expected(i);
 
     pthread_t threads[THREADS_MAX];
     pthread_barrier_init(&all_here, NULL, (unsigned)nr_threads);
@@ -60,6 +85,8 @@ int main(int argc, char **argv) {
             perror("pthread_create");
             return 2;
         }
+    if (is_pool)
+        for (size_t i = 0; i < words; i++) data[i] = expected(i);
     work((void *)0);
     for (size_t i = 1; i < nr_threads; i++) pthread_join(threads[i], NULL);
 

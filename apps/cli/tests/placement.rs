@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -12,14 +12,24 @@ use serde_json::Value;
 /// The share of pages on the right node that `next-touch` must reach.
 const RIGHT_PERCENT_MIN: f64 = 99.0;
 
+/// The same where the data comes after the threads: some blocks are touched by the filling thread in the
+/// round that catches them, and wait for the next.
+const POOL_PERCENT_MIN: f64 = 90.0;
+
 /// The self-checking program, built once.
 fn eighths() -> &'static PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| common::program("eighths"))
 }
 
-/// Runs the self-checking program once for each list of options, in one guest; gives its answers.
+/// Runs the self-checking program once for each list of options (and its own arguments, after ` -- `),
+/// in one guest; gives its answers.
 fn in_guest(kernel: &str, runs: &[&str]) -> Option<Vec<Value>> {
+    in_guest_writing(kernel, runs, None)
+}
+
+/// The same, where the command may write to a folder.
+fn in_guest_writing(kernel: &str, runs: &[&str], folder: Option<&Path>) -> Option<Vec<Value>> {
     static ONE_GUEST: Mutex<()> = Mutex::new(());
     let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
     let (quartier, program) = (common::quartier(), eighths());
@@ -29,10 +39,14 @@ fn in_guest(kernel: &str, runs: &[&str]) -> Option<Vec<Value>> {
     let (q, p) = (quartier.display(), program.display());
     let script: Vec<_> = runs
         .iter()
-        .map(|options| format!("{q} run --quiet {options} -- {p} 256 8 || exit 9"))
+        .map(|options| {
+            let (options, arguments) = options.split_once(" -- ").unwrap_or((options, "256 8"));
+            format!("{q} run --quiet {options} -- {p} {arguments} || exit 9")
+        })
         .collect();
     let output = Command::new(quartier)
         .args(["lab", "run", "--kernel", kernel, "--nodes", "4", "--cpus-per-node", "2"])
+        .args(folder.map(|folder| format!("--rw={}", folder.display())))
         .args(["--mem", "4G", "--timeout", "400", "--", "sh", "-c", &script.join("\n")])
         .stdin(Stdio::null())
         .output()
@@ -98,4 +112,37 @@ fn pages_follow_their_threads_by_move_on_7_2() {
 #[test]
 fn pages_follow_their_threads_by_protection_and_by_move_on_7_3() {
     check("7.3", &["--policy next-touch", "--rung move"]);
+}
+
+/// Data that is filled after the threads began is marked in a later round.
+fn check_pool(kernel: &str) {
+    const POOL: &str = "64 8 pool 8";
+    let runs = [format!("--remark-max 0 -- {POOL}"), format!("--remark-max 60 -- {POOL}")];
+    let Some(answers) = in_guest(kernel, &runs.each_ref().map(String::as_str)) else { return };
+    assert!(right_percent(&answers[0]) <= 26.5, "{kernel}: {}", answers[0]);
+    assert!(right_percent(&answers[1]) >= POOL_PERCENT_MIN, "{kernel}: {}", answers[1]);
+}
+
+#[test]
+fn a_pool_gets_its_data_in_a_later_round_by_move_on_6_12() {
+    check_pool("6.12");
+}
+
+#[test]
+fn a_pool_gets_its_data_in_a_later_round_by_protection_on_7_3() {
+    check_pool("7.3");
+}
+
+#[test]
+fn data_that_all_threads_use_in_turn_comes_to_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let run = format!("--report {} -- 16 8 roam 40", report.display());
+    let Some(answers) = in_guest_writing("7.3", &[&run], Some(folder.path())) else { return };
+    let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+    let moved = report["total"]["pages_moved"].as_u64().unwrap();
+    let pages = answers[0]["pages"].as_u64().unwrap();
+    assert!(report["total"]["marks"].as_u64().unwrap() >= 3, "{report}");
+    // Three times each at most, and what else the process has.
+    assert!(moved <= 3 * pages + 1000, "{moved} of {pages}: {report}");
 }

@@ -2,12 +2,13 @@
 //! rest (the thesis's FMM case). A block follows its first toucher; once it was moved, it moves again
 //! only for a node that touched it first in two rounds, one after the other; then it stays.
 
-use quartier_kernel::sys::SysResult;
+use quartier_kernel::sys::{self, SysResult};
 
 use crate::own;
 
 /// Blocks remembered: the last of each that share an entry. 16 GiB of the default size.
 const NR_ENTRIES: usize = 1 << 18;
+const BYTES: usize = NR_ENTRIES * size_of::<u64>();
 
 /// A block is moved so often at most.
 const MOVES_MAX: u64 = 3;
@@ -31,7 +32,7 @@ struct Known {
 
 impl History {
     pub(super) fn new(block_bytes: usize) -> SysResult<Self> {
-        let entries = own::map(NR_ENTRIES * size_of::<u64>())? as *mut u64;
+        let entries = own::map(BYTES)? as *mut u64;
         Ok(Self { entries, block_bytes })
     }
 
@@ -56,6 +57,17 @@ impl History {
         }
     }
 
+    /// Nothing is known of `[start, end)` any more: the program has new threads, or asks itself.
+    pub(super) fn forget(&mut self, start: usize, end: usize) {
+        let (first, last) = (start / self.block_bytes, end.div_ceil(self.block_bytes));
+        if last - first >= NR_ENTRIES {
+            // SAFETY: our own mapping, which reads as zero afterwards: nothing known.
+            let _ = unsafe { sys::madvise(self.entries as usize, BYTES, libc::MADV_DONTNEED) };
+            return;
+        }
+        (first..last).for_each(|block| *self.entry(block) = 0);
+    }
+
     fn known(&mut self, block: usize) -> Known {
         let entry = *self.entry(block);
         if entry >> (NODE_BITS + MOVES_BITS) != block as u64 {
@@ -74,7 +86,7 @@ impl History {
 impl Drop for History {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`, and nobody uses it any more.
-        unsafe { own::unmap(self.entries as usize, NR_ENTRIES * size_of::<u64>()) };
+        unsafe { own::unmap(self.entries as usize, BYTES) };
     }
 }
 
@@ -112,6 +124,17 @@ mod tests {
         let mut history = History::new(BLOCK).unwrap();
         history.note(AT, AT + 4 * BLOCK, 0, false);
         assert!(history.lets_go(AT + 3 * BLOCK, 7));
+    }
+
+    #[test]
+    fn what_is_forgotten_moves_as_if_new() {
+        let mut history = History::new(BLOCK).unwrap();
+        for (start, end) in [(AT, AT + BLOCK), (0, usize::MAX)] {
+            history.note(AT, AT + 2 * BLOCK, 1, true);
+            history.forget(start, end);
+            assert!(history.lets_go(AT, 2));
+            assert_eq!(history.lets_go(AT + BLOCK, 2), end == usize::MAX);
+        }
     }
 
     #[test]

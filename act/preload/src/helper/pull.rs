@@ -50,9 +50,13 @@ impl Server {
         };
         let slot = self.orders.slot;
         slot.add(Counter::Faults, 1);
-        slot.add(Counter::ServeNanos, sys::now_nanos() - began);
+        let took_nanos = sys::now_nanos() - began;
+        slot.add(Counter::ServeNanos, took_nanos);
         let Ok(pulled) = served else { return Served::AfterEvents };
         slot.add(Counter::PagesMoved, pulled.moved as u64);
+        if pulled.moved > 0 {
+            self.moving_nanos += took_nanos;
+        }
         if let Some(node) = node {
             self.history.note(start, end, node, pulled.moved > 0);
         }

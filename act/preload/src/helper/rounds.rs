@@ -8,7 +8,7 @@
 /// Until the first round after the program became parallel, or has new data.
 const FIRST_NANOS: u64 = 100_000_000;
 
-/// Rounds, with all the touches that they cause, may cost this share of the program's CPU time,
+/// Rounds, with all the touches that they cause and that move nothing, may cost this share of the program's CPU time,
 const SHARE_PERCENT: u64 = 5;
 /// counted for so many CPUs at most: touches are served one after the other.
 const CPUS_MAX: u64 = 16;
@@ -28,7 +28,8 @@ pub(super) struct Seen {
     pub now_nanos: u64,
     /// CPU time of all threads of the program so far.
     pub program_cpu_nanos: u64,
-    /// CPU time of the helper so far.
+    /// CPU time of the helper so far, less what it took to move pages: moves pay for themselves, and are
+    /// few (see `history`).
     pub helper_cpu_nanos: u64,
 }
 

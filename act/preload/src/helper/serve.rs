@@ -48,6 +48,8 @@ pub(super) struct Server {
     pub(super) program_pidfd: i32,
     pub(super) station: Station,
     pub(super) history: History,
+    /// Time spent on touches that moved something.
+    pub(super) moving_nanos: u64,
     rounds: Rounds,
     statm: Statm,
     pub(super) removed: Removed,
@@ -88,6 +90,7 @@ impl Server {
             program_pidfd,
             station: Station::default(),
             history: History::new(orders.block_bytes)?,
+            moving_nanos: 0,
             rounds: Rounds::new(orders.remark_ms_max),
             statm: Statm::open()?,
             removed: Removed::default(),
@@ -179,7 +182,9 @@ impl Server {
         Seen {
             now_nanos: sys::now_nanos(),
             program_cpu_nanos: sys::cpu_nanos_of(self.program_pid).unwrap_or(0),
-            helper_cpu_nanos: sys::cpu_nanos_of(sys::pid()).unwrap_or(0),
+            helper_cpu_nanos: sys::cpu_nanos_of(sys::pid())
+                .unwrap_or(0)
+                .saturating_sub(self.moving_nanos),
         }
     }
 
@@ -288,10 +293,14 @@ impl Server {
             (CONTROL.start.load(Ordering::Relaxed), CONTROL.end.load(Ordering::Relaxed));
         match CONTROL.request.load(Ordering::SeqCst) {
             REQUEST_MARK_ALL => {
+                self.history.forget(start, end);
                 self.mark(start, end);
                 self.rounds.begin(self.seen(), self.statm.resident_pages());
             }
-            REQUEST_MARK_RANGE => self.mark(start, end),
+            REQUEST_MARK_RANGE => {
+                self.history.forget(start, end);
+                self.mark(start, end);
+            }
             REQUEST_GIVE_BACK => self.give_back(start, end),
             _ => return,
         }
