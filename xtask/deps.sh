@@ -65,6 +65,7 @@ check_build() {
     has pgrep || need "pgrep and pkill (tests look for what is left behind)" "procps"
     has numactl || need "numactl (tests bind programs with it)" "numactl"
     has valgrind || need "valgrind (the lab's caches are compared with its cachegrind)" "valgrind"
+    has redis-benchmark || need "Redis (a test counts a server under load)" "redis-tools"
     # Any one of these: crates are fetched over TLS.
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
         [ -e /etc/ssl/cert.pem ] || need "certificates (to fetch crates)" "ca-certificates"

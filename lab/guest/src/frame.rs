@@ -22,7 +22,9 @@ pub enum Frame {
     Hello(String),
     /// Host: what to run.
     Start(Box<Start>),
-    /// Guest: the command runs.
+    /// Guest: the server runs. Its load starts once it listens.
+    Serving,
+    /// Guest: the command runs; of a server, its load.
     Started,
     /// Host: standard input.
     Input(Vec<u8>),
@@ -44,6 +46,8 @@ pub enum Frame {
     Exit(Exit),
     /// Guest: the agent cannot go on; why. Nothing follows.
     Failed(String),
+    /// Guest: what was asked for cannot be; why, in a sentence. Nothing follows.
+    Refused(String),
 }
 
 /// How the command ended.
@@ -99,7 +103,9 @@ pub struct Start {
     pub hostname: Vec<u8>,
     /// What runs beside the command, as root, until it ends: a program and its arguments, or nothing.
     pub beside: Vec<Vec<u8>>,
-    /// Whether to tell the instrument where the command begins and ends.
+    /// What loads the command, if that is a server.
+    pub load: Option<Load>,
+    /// Whether to tell the instrument where the command, or its load, begins and ends.
     pub is_counted: bool,
     /// CPUs that it has then, as the kernel lists them; all, if empty.
     pub cpus: String,
@@ -107,6 +113,15 @@ pub struct Start {
     pub files_max: u64,
     /// The host's time, in nanoseconds since 1970.
     pub time_ns: u64,
+}
+
+/// What uses a server for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// A command line for a shell.
+    pub line: Vec<u8>,
+    /// How long the server may take until it listens.
+    pub listen_limit_s: u64,
 }
 
 const HELLO: u8 = 1;
@@ -122,6 +137,8 @@ const ERROR_OUTPUT: u8 = 10;
 const HEARTBEAT: u8 = 11;
 const EXIT: u8 = 12;
 const FAILED: u8 = 13;
+const SERVING: u8 = 14;
+const REFUSED: u8 = 15;
 
 impl Frame {
     fn encode(&self) -> io::Result<(u8, Vec<u8>)> {
@@ -131,6 +148,7 @@ impl Frame {
         match self {
             Self::Hello(release) => Ok((HELLO, release.as_bytes().to_vec())),
             Self::Start(start) => serialised(START, postcard::to_stdvec(start)),
+            Self::Serving => Ok((SERVING, Vec::new())),
             Self::Started => Ok((STARTED, Vec::new())),
             Self::Input(data) => Ok((INPUT, data.clone())),
             Self::InputEnd => Ok((INPUT_END, Vec::new())),
@@ -144,6 +162,7 @@ impl Frame {
             Self::Heartbeat => Ok((HEARTBEAT, Vec::new())),
             Self::Exit(exit) => serialised(EXIT, postcard::to_stdvec(exit)),
             Self::Failed(why) => Ok((FAILED, why.as_bytes().to_vec())),
+            Self::Refused(why) => Ok((REFUSED, why.as_bytes().to_vec())),
         }
     }
 
@@ -154,6 +173,7 @@ impl Frame {
         Ok(match kind {
             HELLO => Self::Hello(text(payload)),
             START => Self::Start(postcard::from_bytes(&payload).map_err(|_| bad())?),
+            SERVING if payload.is_empty() => Self::Serving,
             STARTED if payload.is_empty() => Self::Started,
             INPUT => Self::Input(payload),
             INPUT_END if payload.is_empty() => Self::InputEnd,
@@ -168,6 +188,7 @@ impl Frame {
             HEARTBEAT if payload.is_empty() => Self::Heartbeat,
             EXIT => Self::Exit(postcard::from_bytes(&payload).map_err(|_| bad())?),
             FAILED => Self::Failed(text(payload)),
+            REFUSED => Self::Refused(text(payload)),
             _ => return Err(bad()),
         })
     }
@@ -210,7 +231,7 @@ impl Frame {
         }
         let [kind, length @ ..] = header;
         let length = u32::from_le_bytes(length) as usize;
-        if length > FRAME_BYTES_MAX || !(HELLO..=FAILED).contains(&kind) {
+        if length > FRAME_BYTES_MAX || !(HELLO..=REFUSED).contains(&kind) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a frame"));
         }
         // Grown as data comes: a garbled length must not reserve memory that nobody sends.
@@ -238,8 +259,10 @@ mod tests {
             data(),
             any::<[u32; 4]>(),
             any::<Option<(u16, u16)>>(),
+            prop::option::of((data(), any::<u64>())),
         )
-            .prop_map(|(command, directory, numbers, terminal)| Start {
+            .prop_map(|(command, directory, numbers, terminal, load)| Start {
+                load: load.map(|(line, listen_limit_s)| Load { line, listen_limit_s }),
                 environment: command.iter().cloned().zip(command.iter().cloned()).collect(),
                 command,
                 directory,
@@ -256,6 +279,7 @@ mod tests {
         prop_oneof![
             ".*".prop_map(Frame::Hello),
             start().prop_map(|start| Frame::Start(Box::new(start))),
+            Just(Frame::Serving),
             Just(Frame::Started),
             data().prop_map(Frame::Input),
             Just(Frame::InputEnd),
@@ -268,6 +292,7 @@ mod tests {
             any::<i32>().prop_map(|status| Frame::Exit(Exit::Status(status))),
             any::<i32>().prop_map(|signal| Frame::Exit(Exit::Signal(signal))),
             ".*".prop_map(Frame::Failed),
+            ".*".prop_map(Frame::Refused),
         ]
     }
 

@@ -19,6 +19,8 @@ Examples:
       Every memory command of the program on four nodes: kinds, local and remote, who asks whom
   quartier lab count --phase parallel --html report.html -- quartier run -- ./program
       From its second thread on, under Quartier, as a page to show
+  quartier lab count --load 'redis-benchmark -q -n 10000' -- redis-server --save ''
+      A server while it is loaded: started, loaded once it listens, stopped
   quartier lab count --geometry tsar --recording run.json -- ./program
   quartier lab count --from run.json --json
       Count once, look at it again later";
@@ -35,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     recording: Option<PathBuf>,
     /// Report on this recording; nothing is run
-    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "load"])]
     from: Option<PathBuf>,
     #[command(flatten)]
     outputs: OutputArgs,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use quartier_count::{Circumstances, CountMode, Machine, Phase, Recording, Taken};
+use quartier_count::{Circumstances, CountMode, Machine, Moment, Phase, Recording, Taken};
 use quartier_lab::{Instrument, Report, Request};
 use quartier_memmodel::geometry::{Geometry, Preset};
 
@@ -20,6 +20,10 @@ pub struct CountingArgs {
     /// Which part of a run the report is about
     #[arg(long, value_name = "PHASE", default_value = "whole")]
     phase: PhaseOption,
+    /// CMD is a server: once it listens, run this shell command line, count the server meanwhile, then
+    /// stop it
+    #[arg(long, value_name = "LINE")]
+    load: Option<OsString>,
 }
 
 /// Which part of a run.
@@ -47,6 +51,7 @@ pub struct Counting {
     library: PathBuf,
     /// A preset's name or a file's whole path.
     geometry: String,
+    load: Option<OsString>,
 }
 
 impl Counting {
@@ -57,8 +62,15 @@ impl Counting {
                 "--kvm runs the program on the processor, where nothing can be counted: leave it out"
             );
         }
+        if args.load.is_some() && matches!(args.phase, PhaseOption::Parallel) {
+            bail!(
+                "--phase parallel cannot be with --load: a server's threads begin before its load, so \
+                 leave --phase out"
+            );
+        }
         let library = crate::installed::library("libquartier_plugin.so", "the instrument")?;
-        Ok(Self { library, geometry: check_geometry(&args.geometry)? })
+        let load = args.load.clone();
+        Ok(Self { library, geometry: check_geometry(&args.geometry)?, load })
     }
 
     /// Runs a request with `run` and gives what was counted of its command, with how the run went.
@@ -76,17 +88,26 @@ impl Counting {
             sets_one_in: 1,
             repeatable: false,
         });
+        request.load.clone_from(&self.load);
         let report = run(&request)?;
         let counted = std::fs::read(&out).context(
             "the instrument wrote nothing; see what QEMU says with `quartier lab run --console -`",
         )?;
-        let recording = Taken::parse(&counted)?.recording(Circumstances {
+        let mut recording = Taken::parse(&counted)?.recording(Circumstances {
             command: words(&request.command),
             kernel: report.kernel.clone(),
             qemu: report.qemu.clone(),
             machine: Machine { cpus_per_node: report.cpus.clone() },
             mode: CountMode::Parallel,
         })?;
+        if let Some(line) = &self.load {
+            // Of a server's threads, those that begin meanwhile are no phase of it.
+            recording.marks.retain(|mark| matches!(mark.at, Moment::Start | Moment::End));
+            recording.notes.push(format!(
+                "Only the time of the load was counted, and of that the server alone; the load: {}",
+                line.to_string_lossy()
+            ));
+        }
         Ok((recording, report))
     }
 }

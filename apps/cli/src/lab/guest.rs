@@ -49,7 +49,8 @@ pub struct GuestArgs {
     /// End the run after this many seconds
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
-    /// Call the guest hung after this many silent seconds
+    /// Call the guest hung after this many silent seconds, and give up a server that does not listen by
+    /// then
     #[arg(long, value_name = "SECS", default_value_t = quartier_lab::HANG_LIMIT.as_secs())]
     hang_timeout: u64,
 }

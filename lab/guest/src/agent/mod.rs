@@ -2,8 +2,12 @@
 //! and tells the host how it went.
 
 mod enter;
+mod group;
 mod mounts;
+mod plan;
+mod server;
 mod session;
+mod streams;
 
 use std::convert::Infallible;
 use std::fs::{self, File};
@@ -77,6 +81,7 @@ fn boot() -> Result<()> {
     };
     let last = match run() {
         Ok(exit) => Frame::Exit(exit),
+        Err(Error::Refused(why)) => Frame::Refused(why),
         Err(error) => Frame::Failed(error.to_string()),
     };
     // What the command wrote through --rw must be on the host before the guest is ended.

@@ -2,8 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,69 +12,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::fs::MemfdFlags;
+use quartier_marker::Facts;
 use rustix::process::{Pid, Signal, WaitOptions};
-use rustix::pty::OpenptFlags;
-use rustix::termios::Winsize;
 
-use super::Host;
+use super::enter::STATUS_NOT_EXECUTABLE;
+use super::plan::{Plan, Role};
+use super::{Host, server, streams};
 use crate::error::{Context, Error, Result};
-use crate::frame::{DATA_BYTES_MAX, Exit, Frame, Start};
+use crate::frame::{Exit, Frame, Start};
 
-/// How often a reader looks whether the command has ended while nothing comes.
-const DRAIN_POLL: rustix::time::Timespec =
-    rustix::time::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// What a pipe can still hold when the command ends; more is from processes that outlive it.
-const DRAIN_BYTES_MAX: usize = 1 << 20;
-
-/// What is read from a stream becomes such a frame.
-type Wrap = fn(Vec<u8>) -> Frame;
-
-/// The command's three streams, this side of them.
-struct Streams {
-    input: File,
-    outputs: Vec<(File, Wrap)>,
-    terminal: Option<OwnedFd>,
-}
-
-/// Runs the command to its end and gives its status; everything it wrote has then been sent.
+/// Runs the command to its end, or a server and its load to the load's, and gives its status; everything
+/// it wrote has then been sent.
 pub fn run(start: &Start, host: &Host, from_host: File) -> Result<Exit> {
-    let plan = plan_file(start)?;
+    let facts = start.is_counted.then(facts).transpose()?;
     spawn_beside(start)?;
-    let (child, streams) = spawn(start, &plan)?;
-    host.send(&Frame::Started).doing("write to the host")?;
-    let ended = Arc::new(AtomicBool::new(false));
-    let (input, to_input) = mpsc::channel();
-    let writer_host = host.clone();
-    thread::spawn(move || write_input(streams.input, &to_input, &writer_host));
-    thread::spawn(move || obey_host(from_host, child, &input, streams.terminal));
-    let readers: Vec<_> = streams
-        .outputs
-        .into_iter()
-        .map(|(file, frame)| {
-            let (host, ended) = (host.clone(), ended.clone());
-            thread::spawn(move || forward_output(file, frame, &host, &ended))
-        })
-        .collect();
-    let exit = reap_until(child)?;
-    if start.is_counted {
-        quartier_marker::stop();
+    match &start.load {
+        Some(load) => server::run(start, load, facts.as_ref(), host, from_host),
+        None => {
+            let plan = Plan::new(start.clone(), Role::Command, facts.as_ref());
+            attend(plan, host, from_host, |_| {})
+        }
     }
-    ended.store(true, Ordering::SeqCst);
-    for reader in readers {
-        let _ = reader.join();
-    }
-    Ok(exit)
 }
 
-/// The plan for [`super::enter`], in memory; it reads it through /proc.
-fn plan_file(start: &Start) -> Result<File> {
-    let bytes = postcard::to_stdvec(start).map_err(io::Error::other).doing("write the plan")?;
-    let file = rustix::fs::memfd_create("plan", MemfdFlags::CLOEXEC).doing("make a memory file")?;
-    let mut file = File::from(file);
-    file.write_all(&bytes).doing("write the plan")?;
-    Ok(file)
+fn facts() -> Result<Facts> {
+    Facts::read(Path::new("/")).map_err(|error| {
+        Error::refused(format!(
+            "nothing can be counted under this kernel: {error}; try one of Debian's \
+             (`quartier lab kernels`)"
+        ))
+    })
 }
 
 /// Starts what runs beside the command. It ends with the guest.
@@ -87,67 +54,57 @@ fn spawn_beside(start: &Start) -> Result<()> {
     command.spawn().map(drop).path("start", Path::new(program))
 }
 
-fn spawn(start: &Start, plan: &File) -> Result<(Pid, Streams)> {
-    use std::os::fd::AsRawFd;
-    let mut command = Command::new("/proc/self/exe");
-    command.env_clear().args(["lab", "enter"]).arg(format!("/proc/1/fd/{}", plan.as_raw_fd()));
-    let terminal = start.terminal.map(|size| open_terminal(size, start)).transpose()?;
-    let piped = |wanted| if wanted { Stdio::piped() } else { Stdio::null() };
-    let stderr_piped = terminal.is_none() || !start.terminal_stderr;
-    if let Some((_, user_side)) = &terminal {
-        let side = || user_side.try_clone().map(Stdio::from).doing("use the terminal");
-        command.stdin(side()?).stdout(side()?);
-        command.stderr(if stderr_piped { Stdio::piped() } else { side()? });
-    } else {
-        command.stdin(piped(true)).stdout(piped(true)).stderr(piped(true));
-    }
-    let mut child = command.spawn().doing("start the command")?;
-    drop(command);
-    let missing = || Error::refused("the command has no stream to the agent");
-    let pid = Pid::from_raw(child.id() as i32).ok_or_else(missing)?;
-    let mut outputs: Vec<(File, Wrap)> = Vec::new();
-    if let Some(stderr) = child.stderr.take() {
-        outputs.push((File::from(OwnedFd::from(stderr)), Frame::ErrorOutput));
-    }
-    let streams = match terminal {
-        Some((agent_side, _)) => {
-            let clone = || agent_side.try_clone().doing("use the terminal");
-            outputs.push((clone()?.into(), Frame::Output));
-            Streams { input: clone()?.into(), outputs, terminal: Some(agent_side) }
-        }
-        None => {
-            let stdout = child.stdout.take().ok_or_else(missing)?;
-            outputs.push((File::from(OwnedFd::from(stdout)), Frame::Output));
-            let stdin = child.stdin.take().ok_or_else(missing)?;
-            Streams { input: File::from(OwnedFd::from(stdin)), outputs, terminal: None }
-        }
-    };
-    Ok((pid, streams))
+/// A process that has ended, and the command meanwhile.
+pub struct Ended {
+    pub process: Pid,
+    pub exit: Exit,
+    pub command: Pid,
 }
 
-/// A new terminal of the given size that belongs to the command's user: agent's side, user's side.
-fn open_terminal(size: (u16, u16), start: &Start) -> Result<(OwnedFd, OwnedFd)> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let agent_side = rustix::pty::openpt(flags).doing("open a terminal")?;
-    rustix::pty::grantpt(&agent_side).doing("open a terminal")?;
-    rustix::pty::unlockpt(&agent_side).doing("open a terminal")?;
-    set_size(&agent_side, size);
-    let user_side = rustix::pty::ioctl_tiocgptpeer(&agent_side, flags).doing("open a terminal")?;
-    let owner = Some(rustix::fs::Uid::from_raw(start.uid));
-    rustix::fs::fchown(&user_side, owner, None).doing("give the terminal to the user")?;
-    Ok((agent_side, user_side))
-}
-
-fn set_size(terminal: &OwnedFd, (rows, columns): (u16, u16)) {
-    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    // A terminal of unknown size is still a terminal.
-    let _ = rustix::termios::tcsetwinsize(terminal, size);
+/// Runs what the host talks to, to its end. `on_end` hears of every process that has ended meanwhile.
+pub fn attend(
+    plan: Plan,
+    host: &Host,
+    from_host: File,
+    on_end: impl FnMut(&Ended),
+) -> Result<Exit> {
+    let is_counted = plan.facts().is_some();
+    let start = plan.start.clone();
+    let mut plan = plan.write()?;
+    let (command, streams) = streams::spawn(&start, &plan)?;
+    host.send(&Frame::Started).doing("write to the host")?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let (input, to_input) = mpsc::channel();
+    let writer_host = host.clone();
+    thread::spawn(move || write_input(streams.input, &to_input, &writer_host));
+    thread::spawn(move || obey_host(from_host, command, &input, streams.terminal));
+    let readers: Vec<_> = streams
+        .outputs
+        .into_iter()
+        .map(|(file, wrap)| {
+            let (host, ended) = (host.clone(), ended.clone());
+            let send = move |data: &[u8]| host.send(&wrap(data.to_vec()));
+            thread::spawn(move || streams::forward(file, &ended, send))
+        })
+        .collect();
+    let exit = reap_until(command, on_end)?;
+    if is_counted {
+        quartier_marker::stop();
+    }
+    ended.store(true, Ordering::SeqCst);
+    for reader in readers {
+        let _ = reader.join();
+    }
+    match plan.failure().filter(|_| exit == Exit::Status(STATUS_NOT_EXECUTABLE)) {
+        Some(why) => Err(Error::refused(format!("nothing was counted: {why}"))),
+        None => Ok(exit),
+    }
 }
 
 /// Reads the host's frames until there are no more.
 fn obey_host(
     mut from_host: File,
-    child: Pid,
+    command: Pid,
     input: &Sender<Option<Vec<u8>>>,
     tty: Option<OwnedFd>,
 ) {
@@ -158,12 +115,12 @@ fn obey_host(
             Frame::Signal(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
                     // The command leads a session, so its group has its id.
-                    let _ = rustix::process::kill_process_group(child, signal);
+                    let _ = rustix::process::kill_process_group(command, signal);
                 }
             }
             Frame::WindowSize(rows, columns) => {
                 if let Some(terminal) = &tty {
-                    set_size(terminal, (rows, columns));
+                    streams::set_size(terminal, (rows, columns));
                 }
             }
             _ => {}
@@ -184,48 +141,26 @@ fn write_input(mut to: File, from: &Receiver<Option<Vec<u8>>>, host: &Host) {
     }
 }
 
-/// Sends what the command writes, until it and all others have closed the stream, or until it has
-/// ended and the stream is empty.
-fn forward_output(mut from: File, frame: Wrap, host: &Host, ended: &AtomicBool) {
-    let mut drained = 0;
-    let mut buffer = vec![0; DATA_BYTES_MAX];
-    while drained < DRAIN_BYTES_MAX {
-        let has_ended = ended.load(Ordering::SeqCst);
-        let mut polled = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
-        match rustix::event::poll(&mut polled, Some(&DRAIN_POLL)) {
-            Ok(0) if has_ended => return,
-            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(_) => return,
-        }
-        match from.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(count) => {
-                drained += if has_ended { count } else { 0 };
-                if host.send(&frame(buffer[..count].to_vec())).is_err() {
-                    return;
-                }
+/// Waits for the command, and for every orphan that becomes the first process's child meanwhile.
+fn reap_until(command: Pid, mut on_end: impl FnMut(&Ended)) -> Result<Exit> {
+    loop {
+        if let Some((process, exit)) = reap(WaitOptions::empty())? {
+            on_end(&Ended { process, exit, command });
+            if process == command {
+                return Ok(exit);
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return, // EIO: the last user of a terminal is gone.
         }
     }
 }
 
-/// Waits for the command, and for every orphan that becomes the first process's child meanwhile.
-fn reap_until(child: Pid) -> Result<Exit> {
-    loop {
-        let ended = match rustix::process::wait(WaitOptions::empty()) {
-            Err(rustix::io::Errno::INTR) => continue,
-            other => other.doing("wait for the command")?,
-        };
-        if let Some((_, status)) = ended.filter(|(pid, _)| *pid == child) {
-            if let Some(code) = status.exit_status() {
-                return Ok(Exit::Status(code));
-            }
-            if let Some(signal) = status.terminating_signal() {
-                return Ok(Exit::Signal(signal));
-            }
-        }
-    }
+/// A child that has ended, if there is one; waits for it unless the options say otherwise.
+pub fn reap(options: WaitOptions) -> Result<Option<(Pid, Exit)>> {
+    let ended = match rustix::process::wait(options) {
+        Err(rustix::io::Errno::INTR | rustix::io::Errno::CHILD) => None,
+        other => other.doing("wait for the command")?,
+    };
+    Ok(ended.and_then(|(process, status)| {
+        let code = status.exit_status().map(Exit::Status);
+        Some((process, code.or(status.terminating_signal().map(Exit::Signal))?))
+    }))
 }

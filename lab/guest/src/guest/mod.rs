@@ -56,6 +56,9 @@ pub struct Request {
     /// What runs beside the command, as the guest's root, until it ends: a daemon of this machine by its
     /// whole path, with arguments. Nothing, if empty.
     pub beside: Vec<OsString>,
+    /// A line for a shell that uses the command, a server then, for a while. It starts when the server
+    /// listens, and it is what the host talks to; the server is stopped after it.
+    pub load: Option<OsString>,
     /// What counts the command's accesses, if anything does.
     pub instrument: Option<Instrument>,
     /// CPUs that a counted command has, all if empty: neither it nor a daemon can widen them.
@@ -64,7 +67,8 @@ pub struct Request {
     pub time_limit: Option<Duration>,
     /// Give a guest up that has not answered by then. It is tried once more.
     pub boot_limit: Duration,
-    /// Call a guest hung that has said nothing for this long.
+    /// Call a guest hung that has said nothing for this long, and give up a server that does not listen
+    /// by then.
     pub hang_limit: Duration,
     /// Pass on the signals this process gets, and end with it.
     pub handle_signals: bool,
@@ -102,6 +106,7 @@ impl Request {
             kernel_args: Vec::new(),
             kvm: false,
             beside: Vec::new(),
+            load: None,
             instrument: None,
             cpus: CpuList::default(),
             time_limit: None,

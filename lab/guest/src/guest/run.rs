@@ -18,7 +18,7 @@ use super::machine::{Processes, check_kernel_arg};
 use super::signals::{Ending, Forwarder, window_size};
 use super::{Input, Report, Request, Streams, program};
 use crate::error::{Context, Error, Result};
-use crate::frame::{Exit, Frame, Start};
+use crate::frame::{Exit, Frame, Load, Start};
 use crate::modules::{ModuleTree, NEEDED};
 use crate::{initramfs, limits};
 
@@ -162,6 +162,10 @@ fn plan(request: &Request, input: &Input) -> Result<Start> {
         groups: ids.2,
         umask: umask.as_raw_mode(),
         beside: request.beside.iter().map(bytes).collect(),
+        load: request
+            .load
+            .as_ref()
+            .map(|line| Load { line: bytes(line), listen_limit_s: request.hang_limit.as_secs() }),
         is_counted: request.instrument.is_some(),
         cpus: request.cpus.to_string(),
         limits: limits::current(),
@@ -202,6 +206,7 @@ fn kernel_files(request: &Request) -> Vec<(Vec<u8>, Vec<u8>)> {
 enum End {
     Exit(Exit),
     GuestFailed(String),
+    Refused(String),
     /// The guest is gone without having said why.
     Gone,
     /// The file server has ended.
@@ -279,8 +284,12 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Frame::Started => {
+            Frame::Serving => {
                 self.boot = Some(self.begun.elapsed());
+                Ok(())
+            }
+            Frame::Started => {
+                self.boot.get_or_insert(self.begun.elapsed());
                 self.started.store(true, Ordering::SeqCst);
                 if self.pump.is_none() {
                     let input = std::mem::replace(&mut self.streams.input, Input::Null);
@@ -305,6 +314,7 @@ impl Run<'_> {
             }
             Frame::Exit(exit) => return Ok(Some(End::Exit(exit))),
             Frame::Failed(why) => return Ok(Some(End::GuestFailed(why))),
+            Frame::Refused(why) => return Ok(Some(End::Refused(why))),
             _ => Ok(()),
         };
         Ok(written.is_err().then_some(End::OutputClosed))
@@ -325,6 +335,7 @@ impl Run<'_> {
             End::Exit(exit) => return Ok(self.ran(exit)),
             End::OutputClosed => return Ok(self.ran(Exit::Signal(signal_hook::consts::SIGPIPE))),
             End::TimeLimit(limit) => return Err(Error::TimedOut { seconds: limit.as_secs() }),
+            End::Refused(what) => return Err(Error::Refused(what)),
             End::GuestFailed(what) => return Err(Error::GuestFailed { what, console }),
             End::NoServer => {
                 format!("the file server ended: {}", processes.server_complaints())
