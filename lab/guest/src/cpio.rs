@@ -12,6 +12,7 @@ pub struct Archive {
 const TRAILER: &str = "TRAILER!!!";
 const FILE: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
+const SYMBOLIC_LINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
 impl Archive {
@@ -28,6 +29,11 @@ impl Archive {
     /// Adds a file.
     pub fn file(&mut self, path: &str, content: &[u8]) {
         self.entry(path, FILE | 0o644, (0, 0), content);
+    }
+
+    /// Adds a symbolic link.
+    pub fn symbolic_link(&mut self, path: &str, target: &[u8]) {
+        self.entry(path, SYMBOLIC_LINK | 0o777, (0, 0), target);
     }
 
     /// Adds a character device.
@@ -97,6 +103,7 @@ mod tests {
         let mut archive = Archive::default();
         archive.directory("/bin");
         archive.executable("/bin/abc", b"12345");
+        archive.symbolic_link("/sbin", b"usr/sbin");
         archive.character_device("dev/console", 5, 1);
         let bytes = archive.finish();
         assert_eq!(bytes.len() % 4, 0);
@@ -105,6 +112,7 @@ mod tests {
             [
                 ("bin".to_owned(), 0o040_755, vec![]),
                 ("bin/abc".to_owned(), 0o100_755, b"12345".to_vec()),
+                ("sbin".to_owned(), 0o120_777, b"usr/sbin".to_vec()),
                 ("dev/console".to_owned(), 0o020_600, vec![]),
             ]
         );

@@ -135,7 +135,7 @@ fn check_first_process(kernel: Option<&Kernel>) -> Check {
         };
         let program = Path::new("/proc/self/exe");
         let program = fs::canonicalize(program).unwrap_or_else(|_| program.to_owned());
-        Ok(initramfs::build(&program, &modules)?.len())
+        Ok(initramfs::build(&program, &modules, None)?.len())
     };
     match build() {
         Ok(bytes) => Check::ok(name, format!("{} in memory", Bytes(bytes as u64))),

@@ -109,9 +109,12 @@ pub struct Start {
     pub is_counted: bool,
     /// CPUs that it has then, as the kernel lists them; all, if empty.
     pub cpus: String,
+    /// Whether the same is to happen each time: the guest has nothing of the host but what was in it when
+    /// it booted, and the command no input.
+    pub is_repeatable: bool,
     /// How many of the host's files the guest may know at once.
     pub files_max: u64,
-    /// The host's time, in nanoseconds since 1970.
+    /// The host's time, in nanoseconds since 1970; 0 leaves the guest its own.
     pub time_ns: u64,
 }
 

@@ -17,6 +17,7 @@ mod bzimage;
 mod cache;
 mod cpio;
 pub mod doctor;
+mod elf;
 mod error;
 pub mod frame;
 mod guest;

@@ -1,7 +1,7 @@
 //! One counted run: a guest with the instrument in it.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -10,6 +10,7 @@ use quartier_lab::{Instrument, Report, Request};
 use quartier_memmodel::geometry::{Geometry, Preset};
 
 use super::guest::GuestArgs;
+use crate::installed;
 
 /// Options of every command that counts.
 #[derive(Debug, clap::Args)]
@@ -24,6 +25,13 @@ pub struct CountingArgs {
     /// stop it
     #[arg(long, value_name = "LINE")]
     load: Option<OsString>,
+    /// Count so that another run gives identical counts: CPUs take turns, in a guest that has of this
+    /// machine only the files that CMD names, with their libraries
+    #[arg(long)]
+    repeatable: bool,
+    /// With --repeatable, one more file or folder that CMD needs; may be repeated
+    #[arg(long, value_name = "PATH", requires = "repeatable")]
+    with_file: Vec<PathBuf>,
 }
 
 /// Which part of a run.
@@ -52,6 +60,8 @@ pub struct Counting {
     /// A preset's name or a file's whole path.
     geometry: String,
     load: Option<OsString>,
+    is_repeatable: bool,
+    files: Vec<PathBuf>,
 }
 
 impl Counting {
@@ -68,9 +78,14 @@ impl Counting {
                  leave --phase out"
             );
         }
-        let library = crate::installed::library("libquartier_plugin.so", "the instrument")?;
-        let load = args.load.clone();
-        Ok(Self { library, geometry: check_geometry(&args.geometry)?, load })
+        let library = installed::library("libquartier_plugin.so", "the instrument")?;
+        Ok(Self {
+            library,
+            geometry: check_geometry(&args.geometry)?,
+            load: args.load.clone(),
+            is_repeatable: args.repeatable,
+            files: args.with_file.clone(),
+        })
     }
 
     /// Runs a request with `run` and gives what was counted of its command, with how the run went.
@@ -86,9 +101,18 @@ impl Counting {
             out: out.clone(),
             geometry: self.geometry.clone(),
             sets_one_in: 1,
-            repeatable: false,
+            repeatable: self.is_repeatable,
         });
         request.load.clone_from(&self.load);
+        request.files.clone_from(&self.files);
+        if request
+            .command
+            .iter()
+            .any(|word| Path::new(word).file_name() == Some("quartier".as_ref()))
+        {
+            // `quartier run` names its library nowhere.
+            request.files.extend(installed::library("libquartier_preload.so", "the runtime").ok());
+        }
         let report = run(&request)?;
         let counted = std::fs::read(&out).context(
             "the instrument wrote nothing; see what QEMU says with `quartier lab run --console -`",
@@ -98,7 +122,7 @@ impl Counting {
             kernel: report.kernel.clone(),
             qemu: report.qemu.clone(),
             machine: Machine { cpus_per_node: report.cpus.clone() },
-            mode: CountMode::Parallel,
+            mode: if self.is_repeatable { CountMode::Deterministic } else { CountMode::Parallel },
         })?;
         if let Some(line) = &self.load {
             // Of a server's threads, those that begin meanwhile are no phase of it.

@@ -21,14 +21,17 @@ use rustix::system::RebootCommand;
 
 use crate::error::{Context, Error, Result};
 use crate::frame::{Frame, Start};
-use crate::initramfs::MODULES;
+use crate::initramfs::{MODULES, START};
 
 pub use enter::enter;
+pub use mounts::ROOT_TAG;
 
 /// The name of the virtio-serial port that leads to the host.
 pub const PORT: &str = "quartier";
 /// How often the host hears that the guest lives.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// The same where a second is a thousand million instructions.
+const HEARTBEAT_REPEATABLE: Duration = Duration::from_millis(50);
 /// How long the kernel may take to find its devices.
 const PORT_WAIT: Duration = Duration::from_secs(120);
 
@@ -71,12 +74,18 @@ fn boot() -> Result<()> {
     let host = Host(Arc::new(Mutex::new(port)));
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     host.send(&Frame::Hello(release)).doing("write to the host")?;
-    start_heartbeat(host.clone());
+    let start = start_from_initramfs()?;
+    let heartbeat = if start.is_some() { HEARTBEAT_REPEATABLE } else { HEARTBEAT };
+    start_heartbeat(host.clone(), heartbeat);
     let run = || {
-        let start = receive_start(&mut from_host)?;
-        mounts::root(&start)?;
+        let start = start.map_or_else(|| receive_start(&mut from_host), Ok)?;
+        if start.is_repeatable {
+            mounts::stay(&start)?;
+        } else {
+            mounts::root(&start)?;
+            mounts::forget_unused_files(start.files_max);
+        }
         settle(&start)?;
-        mounts::forget_unused_files(start.files_max);
         session::run(&start, &host, from_host)
     };
     let last = match run() {
@@ -89,6 +98,18 @@ fn boot() -> Result<()> {
     host.send(&last).doing("write to the host")
 }
 
+/// The plan of a guest that is told nothing.
+fn start_from_initramfs() -> Result<Option<Start>> {
+    let path = Path::new(START);
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        bytes => {
+            let bytes = bytes.path("read", path)?;
+            postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other).path("read", path)
+        }
+    }
+}
+
 fn receive_start(from_host: &mut File) -> Result<Start> {
     match Frame::read(from_host).doing("read from the host")? {
         Some(Frame::Start(start)) => Ok(*start),
@@ -96,10 +117,10 @@ fn receive_start(from_host: &mut File) -> Result<Start> {
     }
 }
 
-fn start_heartbeat(host: Host) {
+fn start_heartbeat(host: Host, period: Duration) {
     thread::spawn(move || {
         while host.send(&Frame::Heartbeat).is_ok() {
-            thread::sleep(HEARTBEAT);
+            thread::sleep(period);
         }
     });
 }
@@ -149,7 +170,9 @@ fn settle(start: &Start) -> Result<()> {
         tv_sec: (start.time_ns / 1_000_000_000) as i64,
         tv_nsec: (start.time_ns % 1_000_000_000) as i64,
     };
-    rustix::time::clock_settime(rustix::time::ClockId::Realtime, now).doing("set the clock")?;
+    if start.time_ns != 0 {
+        rustix::time::clock_settime(rustix::time::ClockId::Realtime, now).doing("set the clock")?;
+    }
     bring_up_loopback().doing("bring up the loopback interface")
 }
 

@@ -53,7 +53,8 @@ pub fn root(start: &Start) -> Result<()> {
         work.display()
     );
     mount("overlay", "quartier", root, MountFlags::empty(), &options)?;
-    kernel_file_systems(root)?;
+    take_along(root)?;
+    more_file_systems(root)?;
     for (tag, path) in &start.writable {
         let target = below(root, path);
         create(&target)?;
@@ -65,19 +66,33 @@ pub fn root(start: &Start) -> Result<()> {
     switch_root(root)
 }
 
+/// What the guest booted with stays `/`.
+pub fn stay(start: &Start) -> Result<()> {
+    let root = Path::new("/");
+    more_file_systems(root)?;
+    create(&below(root, &start.directory))?;
+    let temporary = Path::new("/tmp");
+    fs::set_permissions(temporary, PermissionsExt::from_mode(0o1777)).path("open up", temporary)
+}
+
 /// `path` of the host as seen below `root`.
 fn below(root: &Path, path: &[u8]) -> PathBuf {
     let path = Path::new(OsStr::from_bytes(path));
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn kernel_file_systems(root: &Path) -> Result<()> {
+/// The kernel's own file systems move to the new root.
+fn take_along(root: &Path) -> Result<()> {
     for name in ["proc", "sys", "dev"] {
         let target = root.join(name);
         create(&target)?;
         let source = Path::new("/").join(name);
         rustix::mount::mount_move(&source, &target).path("move", &source)?;
     }
+    Ok(())
+}
+
+fn more_file_systems(root: &Path) -> Result<()> {
     let needed: [(&str, &str, &str); 2] =
         [("devpts", "dev/pts", "gid=5,mode=620,ptmxmode=666"), ("tmpfs", "dev/shm", "mode=1777")];
     for (kind, folder, options) in needed {

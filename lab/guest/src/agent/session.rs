@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::enter::STATUS_NOT_EXECUTABLE;
 use super::plan::{Plan, Role};
+use super::streams::Wrap;
 use super::{Host, server, streams};
 use crate::error::{Context, Error, Result};
 use crate::frame::{Exit, Frame, Start};
@@ -75,24 +76,32 @@ pub fn attend(
     host.send(&Frame::Started).doing("write to the host")?;
     let ended = Arc::new(AtomicBool::new(false));
     let (input, to_input) = mpsc::channel();
-    let writer_host = host.clone();
-    thread::spawn(move || write_input(streams.input, &to_input, &writer_host));
+    if let Some(file) = streams.input {
+        let host = host.clone();
+        thread::spawn(move || write_input(file, &to_input, &host));
+    }
     thread::spawn(move || obey_host(from_host, command, &input, streams.terminal));
-    let readers: Vec<_> = streams
-        .outputs
-        .into_iter()
-        .map(|(file, wrap)| {
-            let (host, ended) = (host.clone(), ended.clone());
-            let send = move |data: &[u8]| host.send(&wrap(data.to_vec()));
-            thread::spawn(move || streams::forward(file, &ended, send))
-        })
-        .collect();
+    let forward = |(file, wrap): (File, Wrap)| {
+        let (host, ended) = (host.clone(), ended.clone());
+        let send = move |data: &[u8]| host.send(&wrap(data.to_vec()));
+        thread::spawn(move || streams::forward(file, &ended, send))
+    };
+    let mut outputs = streams.outputs;
+    let while_it_runs: Vec<_> =
+        if start.is_repeatable { Vec::new() } else { outputs.drain(..).map(forward).collect() };
     let exit = reap_until(command, on_end)?;
     if is_counted {
         quartier_marker::stop();
     }
+    for (file, _) in &mut outputs {
+        file.rewind().doing("read what the command wrote")?;
+    }
+    let afterwards: Vec<_> = outputs.into_iter().map(forward).collect();
+    for reader in afterwards {
+        let _ = reader.join();
+    }
     ended.store(true, Ordering::SeqCst);
-    for reader in readers {
+    for reader in while_it_runs {
         let _ = reader.join();
     }
     match plan.failure().filter(|_| exit == Exit::Status(STATUS_NOT_EXECUTABLE)) {

@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::MemfdFlags;
 use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
@@ -26,13 +27,17 @@ pub type Wrap = fn(Vec<u8>) -> Frame;
 
 /// The command's three streams, this side of them.
 pub struct Streams {
-    pub input: File,
+    /// None where the command has no input.
+    pub input: Option<File>,
     pub outputs: Vec<(File, Wrap)>,
     pub terminal: Option<OwnedFd>,
 }
 
 /// Starts the command that the host talks to.
 pub fn spawn(start: &Start, plan: &PlanFile) -> Result<(Pid, Streams)> {
+    if start.is_repeatable {
+        return spawn_alone(plan);
+    }
     let mut command = plan.command();
     let terminal = start.terminal.map(|size| open_terminal(size, start)).transpose()?;
     let stderr_piped = terminal.is_none() || !start.terminal_stderr;
@@ -50,15 +55,33 @@ pub fn spawn(start: &Start, plan: &PlanFile) -> Result<(Pid, Streams)> {
         Some((agent_side, _)) => {
             let clone = || agent_side.try_clone().doing("use the terminal");
             outputs.push((clone()?.into(), Frame::Output));
-            Streams { input: clone()?.into(), outputs, terminal: Some(agent_side) }
+            Streams { input: Some(clone()?.into()), outputs, terminal: Some(agent_side) }
         }
         None => {
             let missing = || Error::refused("the command has no stream to the agent");
             let stdin = child.stdin.take().ok_or_else(missing)?;
-            Streams { input: File::from(OwnedFd::from(stdin)), outputs, terminal: None }
+            let input = Some(File::from(OwnedFd::from(stdin)));
+            Streams { input, outputs, terminal: None }
         }
     };
     Ok((pid, streams))
+}
+
+/// Starts it with nobody at the other end: its outputs are files, to be read from their begin when it has
+/// ended.
+fn spawn_alone(plan: &PlanFile) -> Result<(Pid, Streams)> {
+    let file = || {
+        let making = "make a memory file";
+        let file = rustix::fs::memfd_create("output", MemfdFlags::CLOEXEC).doing(making)?;
+        Ok::<_, Error>((file.try_clone().doing(making)?, File::from(file)))
+    };
+    let ((to_output, output), (to_errors, errors)) = (file()?, file()?);
+    let mut command = plan.command();
+    command.stdin(Stdio::null()).stdout(to_output).stderr(to_errors);
+    let mut child = command.spawn().doing("start the command")?;
+    let (pid, _) = pipes(&mut child, Frame::Output)?;
+    let outputs: Vec<(File, Wrap)> = vec![(errors, Frame::ErrorOutput), (output, Frame::Output)];
+    Ok((pid, Streams { input: None, outputs, terminal: None }))
 }
 
 /// A process's number, and those of its outputs that are pipes.

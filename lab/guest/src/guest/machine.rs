@@ -45,7 +45,8 @@ fn first_memory(nr_shares: usize) -> i32 {
 #[derive(Debug)]
 pub struct Processes {
     qemu: Child,
-    server: Child,
+    /// Serves the host's files, to a guest that sees them.
+    server: Option<Child>,
     pub console: Option<Tail>,
     pub complaints: Option<Tail>,
 }
@@ -60,7 +61,8 @@ impl Processes {
         console: Option<Box<dyn Write + Send>>,
     ) -> Result<Self> {
         let (listener, connections) = connect_shares(shares.len())?;
-        let server = start_server(request, listener, shares)?;
+        let serve = || start_server(request, listener, shares);
+        let server = (!shares.is_empty()).then(serve).transpose()?;
         let mut mappings = vec![
             FdMapping { parent_fd: memory_file(initramfs)?, child_fd: FD_INITRD },
             FdMapping { parent_fd: port.into(), child_fd: FD_PORT },
@@ -85,7 +87,7 @@ impl Processes {
             qemu: match command.spawn() {
                 Ok(qemu) => qemu,
                 Err(error) => {
-                    end(server);
+                    server.map(end);
                     return Err(error).doing("start QEMU");
                 }
             },
@@ -122,14 +124,15 @@ impl Processes {
 
     /// Whether the file server has ended, without which the guest can read nothing.
     pub fn server_ended(&mut self) -> bool {
-        !matches!(self.server.try_wait(), Ok(None))
+        self.server.as_mut().is_some_and(|server| !matches!(server.try_wait(), Ok(None)))
     }
 
     /// What the file server complained about; it must have ended or be about to.
     pub fn server_complaints(&mut self) -> String {
-        let _ = self.server.kill();
+        let Some(server) = &mut self.server else { return String::new() };
+        let _ = server.kill();
         let mut text = String::new();
-        if let Some(stderr) = self.server.stderr.as_mut() {
+        if let Some(stderr) = server.stderr.as_mut() {
             let _ = stderr.take(4096).read_to_string(&mut text);
         }
         text.trim().to_owned()
@@ -140,8 +143,7 @@ impl Drop for Processes {
     fn drop(&mut self) {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        self.server.take().map(end);
     }
 }
 
@@ -205,7 +207,7 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
     let mut push = |option: &str, value: OsString| args.extend([option.into(), value]);
     push("-display", "none".into());
     push("-machine", "q35,graphics=off,sata=off,smbus=off,vmport=off".into());
-    let repeatable = request.instrument.as_ref().is_some_and(|instrument| instrument.repeatable);
+    let repeatable = request.is_repeatable();
     let (accelerator, cpu) = match (request.kvm, repeatable) {
         (true, _) => ("kvm", "host"),
         (false, false) => ("tcg,thread=multi", "max"),
@@ -225,7 +227,9 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
     push("-append", kernel_args.into());
     push("-chardev", "stdio,id=console,signal=off".into());
     push("-serial", "chardev:console".into());
-    push("-device", "virtio-serial-pci,max_ports=2".into());
+    // Without the eventfd, what the guest sends is taken by the thread of its CPU: not a moment later.
+    let taken = if repeatable { ",ioeventfd=off" } else { "" };
+    push("-device", format!("virtio-serial-pci,max_ports=2{taken}").into());
     push("-chardev", format!("socket,id=port,fd={FD_PORT}").into());
     push("-device", format!("virtserialport,chardev=port,name={PORT}").into());
     for (fd, (tag, _, _)) in (FD_FIRST_SHARE..).zip(shares) {
@@ -238,7 +242,7 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
         let first_file = first_memory(shares.len());
         instrument::use_memory_files(&mut machine, first_file);
         args.extend(["-plugin".into(), instrument.plugin_arg(&request.topology, first_file)]);
-        if instrument.repeatable {
+        if repeatable {
             args.extend(REPEATABLE.map(Into::into));
         }
     }

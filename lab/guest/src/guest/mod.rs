@@ -1,6 +1,7 @@
 //! One run: boot a guest, run one command in it as if it were on this machine, tell how it went.
 
 mod console;
+mod files;
 mod input;
 mod instrument;
 mod machine;
@@ -59,6 +60,8 @@ pub struct Request {
     /// A line for a shell that uses the command, a server then, for a while. It starts when the server
     /// listens, and it is what the host talks to; the server is stopped after it.
     pub load: Option<OsString>,
+    /// Files and folders that a repeatable run needs besides what the command's words name.
+    pub files: Vec<PathBuf>,
     /// What counts the command's accesses, if anything does.
     pub instrument: Option<Instrument>,
     /// CPUs that a counted command has, all if empty: neither it nor a daemon can widen them.
@@ -82,6 +85,11 @@ const BOOT_LIMIT_PER_CPU: Duration = Duration::from_secs(8);
 pub const HANG_LIMIT: Duration = Duration::from_secs(120);
 
 impl Request {
+    /// Whether the same is to happen each time.
+    fn is_repeatable(&self) -> bool {
+        self.instrument.as_ref().is_some_and(|instrument| instrument.repeatable)
+    }
+
     /// A request with this process's directory and environment, and nothing writable.
     ///
     /// # Errors
@@ -107,6 +115,7 @@ impl Request {
             kvm: false,
             beside: Vec::new(),
             load: None,
+            files: Vec::new(),
             instrument: None,
             cpus: CpuList::default(),
             time_limit: None,

@@ -1,5 +1,6 @@
 //! The host's side of a run, from start to status.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
@@ -16,11 +17,13 @@ use super::console::Tail;
 use super::input::Pump;
 use super::machine::{Processes, check_kernel_arg};
 use super::signals::{Ending, Forwarder, window_size};
-use super::{Input, Report, Request, Streams, program};
+use super::{Input, Report, Request, Streams, files, program};
+use crate::agent::ROOT_TAG;
 use crate::error::{Context, Error, Result};
 use crate::frame::{Exit, Frame, Load, Start};
+use crate::initramfs::{self, Alone};
+use crate::limits;
 use crate::modules::{ModuleTree, NEEDED};
-use crate::{initramfs, limits};
 
 /// Frames read ahead of what this process has written out.
 const FRAMES_AHEAD: usize = 16;
@@ -63,11 +66,14 @@ fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) ->
         Some(folder) => ModuleTree::open(folder)?.load_order(&NEEDED)?,
         None => Vec::new(),
     };
-    let initramfs = initramfs::build(&request.quartier, &modules)?;
+    let alone = start.is_repeatable.then(|| alone(request, &start)).transpose()?;
+    let initramfs = initramfs::build(&request.quartier, &modules, alone.as_ref())?;
     let (ours, theirs) = UnixStream::pair().doing("make a socket")?;
-    let mut shares = vec![("root".to_owned(), Path::new("/"), false)];
-    for ((tag, _), path) in start.writable.iter().zip(&request.writable) {
-        shares.push((tag.clone(), path, true));
+    let mut shares = Vec::new();
+    if !start.is_repeatable {
+        shares.push((ROOT_TAG.to_owned(), Path::new("/"), false));
+        let folders = start.writable.iter().zip(&request.writable);
+        shares.extend(folders.map(|((tag, _), path)| (tag.clone(), path.as_path(), true)));
     }
     let console = streams.console.take();
     let mut processes = Processes::start(request, &initramfs, theirs, &shares, console)?;
@@ -89,7 +95,7 @@ fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) ->
         begun,
         booting_since,
         has_answered: false,
-        start: Some(start),
+        start: Some(start).filter(|start| !start.is_repeatable),
         to_guest,
         ending,
         started,
@@ -100,6 +106,15 @@ fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) ->
     let end = run.until_end(&from_guest, &mut processes);
     run.pump = None;
     run.judge(end, &mut processes)
+}
+
+/// Everything that a guest needs which sees nothing of this machine, and is told nothing.
+fn alone(request: &Request, start: &Start) -> Result<Alone> {
+    let command: Vec<_> = start.command.iter().cloned().map(OsString::from_vec).collect();
+    let files = files::of(request, &command)?;
+    let start =
+        postcard::to_stdvec(start).map_err(std::io::Error::other).doing("write the plan")?;
+    Ok(Alone { start, files })
 }
 
 fn write_frames(mut port: UnixStream, frames: &Receiver<Frame>) {
@@ -121,6 +136,13 @@ fn read_frames(mut port: UnixStream, frames: &SyncSender<Frame>) {
 /// Everything the guest is told about the command.
 fn plan(request: &Request, input: &Input) -> Result<Start> {
     request.kernel_args.iter().try_for_each(|arg| check_kernel_arg(arg))?;
+    let is_repeatable = request.is_repeatable();
+    if is_repeatable && !request.writable.is_empty() {
+        return Err(Error::refused(
+            "a repeatable run sees no folder of this machine, so there is none to write to: leave --rw \
+             out",
+        ));
+    }
     let name =
         request.command.first().ok_or_else(|| Error::refused("there is no command to run"))?;
     let search = request.environment.iter().find(|(name, _)| name == "PATH").map(|(_, v)| v);
@@ -148,7 +170,9 @@ fn plan(request: &Request, input: &Input) -> Result<Start> {
         )
     };
     let (terminal, terminal_stderr) = match input {
-        Input::Terminal { file, stderr } => (Some(window_size(file).unwrap_or((24, 80))), *stderr),
+        Input::Terminal { file, stderr } if !is_repeatable => {
+            (Some(window_size(file).unwrap_or((24, 80))), *stderr)
+        }
         _ => (None, false),
     };
     let bytes = |text: &std::ffi::OsString| text.as_bytes().to_vec();
@@ -179,8 +203,9 @@ fn plan(request: &Request, input: &Input) -> Result<Start> {
             .collect(),
         binds: kernel_files(request),
         hostname: rustix::system::uname().nodename().to_bytes().to_vec(),
+        is_repeatable,
         files_max: crate::share::files_max(1 + request.writable.len()),
-        time_ns: now_ns(),
+        time_ns: if is_repeatable { 0 } else { now_ns() },
     })
 }
 
@@ -291,7 +316,8 @@ impl Run<'_> {
             Frame::Started => {
                 self.boot.get_or_insert(self.begun.elapsed());
                 self.started.store(true, Ordering::SeqCst);
-                if self.pump.is_none() {
+                // Input would come at another moment each time.
+                if self.pump.is_none() && !self.request.is_repeatable() {
                     let input = std::mem::replace(&mut self.streams.input, Input::Null);
                     let pump = Pump::start(input, self.to_guest.clone(), self.ending.clone())?;
                     self.pump = Some(pump);
