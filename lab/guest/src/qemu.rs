@@ -10,10 +10,10 @@ use crate::cache::Cache;
 use crate::error::{Context, Error, Result};
 
 const PROGRAM: &str = "qemu-system-x86_64";
-/// The first with the plugin interface that counted runs need.
-const MAJOR_WANTED: u32 = 9;
+/// The first with the plugin interface that counted runs need: major and minor number.
+const WANTED: (u32, u32) = (9, 2);
 /// The first seen to run the lab at all.
-const MAJOR_MIN: u32 = 7;
+const OLDEST: (u32, u32) = (7, 0);
 
 /// A QEMU that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Qemu {
             return Ok(found);
         }
         match Self::fetch(cache, progress) {
-            Err(error) => Self::on_path().filter(|old| old.major() >= MAJOR_MIN).ok_or(error),
+            Err(error) => Self::on_path().filter(|old| old.number() >= OLDEST).ok_or(error),
             fetched => fetched,
         }
     }
@@ -47,7 +47,7 @@ impl Qemu {
         Self::on_path()
             .into_iter()
             .chain(Self::probe_prefix(&cache.qemu()))
-            .find(|qemu| qemu.major() >= MAJOR_WANTED)
+            .find(|qemu| qemu.number() >= WANTED)
     }
 
     fn on_path() -> Option<Self> {
@@ -94,8 +94,23 @@ impl Qemu {
         }
     }
 
-    fn major(&self) -> u32 {
-        self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0)
+    fn number(&self) -> (u32, u32) {
+        let mut parts = self.version.split('.').map(|part| part.parse().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    }
+
+    /// Refuses one that cannot count.
+    pub(crate) fn check_counts(&self) -> Result<()> {
+        if self.number() >= WANTED {
+            return Ok(());
+        }
+        let (major, minor) = WANTED;
+        Err(Error::refused(format!(
+            "QEMU {} ({}) is too old to count: install {major}.{minor} or newer, or take it off the \
+             PATH so that the lab fetches one",
+            self.version,
+            self.program.display()
+        )))
     }
 
     /// What a QEMU in the cache needs to find its libraries and modules.
@@ -129,7 +144,7 @@ impl Qemu {
             return Ok(found);
         }
         let missing = |error: Error| Error::Missing {
-            what: format!("QEMU {MAJOR_WANTED} or newer"),
+            what: format!("QEMU {}.{} or newer", WANTED.0, WANTED.1),
             reason: error.to_string(),
             remedy: "install it: `apt-get install qemu-system-x86` (on Debian 12 from \
                      bookworm-backports)"
@@ -204,9 +219,19 @@ mod tests {
     }
 
     #[test]
+    fn an_old_qemu_cannot_count_and_says_so() {
+        for version in ["9.1.3", "7.2.22", "x"] {
+            let qemu = Qemu { program: "q".into(), version: version.to_owned(), prefix: None };
+            let why = qemu.check_counts().unwrap_err().to_string();
+            assert!(why.contains(version) && why.contains("9.2 or newer"), "{why}");
+        }
+    }
+
+    #[test]
     fn a_qemu_of_the_host_needs_nothing() {
         let qemu = Qemu { program: "q".into(), version: "10.0.2".into(), prefix: None };
         assert!(qemu.environment().is_empty() && qemu.data_args().is_empty());
-        assert_eq!(qemu.major(), 10);
+        assert_eq!(qemu.number(), (10, 0));
+        assert!(qemu.check_counts().is_ok());
     }
 }

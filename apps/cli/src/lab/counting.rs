@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use quartier_count::{Circumstances, CountMode, Machine, Moment, Phase, Recording, Taken};
-use quartier_lab::{Instrument, Report, Request};
-use quartier_memmodel::geometry::{Geometry, Preset};
+use quartier_lab::{Exit, Instrument, Report, Request};
+use quartier_memmodel::LayoutError;
+use quartier_memmodel::geometry::{Geometry, Preset, Topology};
 
 use super::guest::GuestArgs;
 use crate::installed;
@@ -59,6 +60,8 @@ pub struct Counting {
     library: PathBuf,
     /// A preset's name or a file's whole path.
     geometry: String,
+    /// For how many nodes it is, if not for any number.
+    nr_nodes: Option<usize>,
     load: Option<OsString>,
     is_repeatable: bool,
     files: Vec<PathBuf>,
@@ -79,9 +82,11 @@ impl Counting {
             );
         }
         let library = installed::library("libquartier_plugin.so", "the instrument")?;
+        let (geometry, nr_nodes) = check_geometry(&args.geometry)?;
         Ok(Self {
             library,
-            geometry: check_geometry(&args.geometry)?,
+            geometry,
+            nr_nodes,
             load: args.load.clone(),
             is_repeatable: args.repeatable,
             files: args.with_file.clone(),
@@ -96,27 +101,9 @@ impl Counting {
     ) -> anyhow::Result<(Recording, Report)> {
         let folder = tempfile::tempdir().context("cannot make a folder for what is counted")?;
         let out = folder.path().join("counted.json");
-        request.instrument = Some(Instrument {
-            library: self.library.clone(),
-            out: out.clone(),
-            geometry: self.geometry.clone(),
-            sets_one_in: 1,
-            repeatable: self.is_repeatable,
-        });
-        request.load.clone_from(&self.load);
-        request.files.clone_from(&self.files);
-        if request
-            .command
-            .iter()
-            .any(|word| Path::new(word).file_name() == Some("quartier".as_ref()))
-        {
-            // `quartier run` names its library nowhere.
-            request.files.extend(installed::library("libquartier_preload.so", "the runtime").ok());
-        }
+        self.prepare(&mut request, &out)?;
         let report = run(&request)?;
-        let counted = std::fs::read(&out).context(
-            "the instrument wrote nothing; see what QEMU says with `quartier lab run --console -`",
-        )?;
+        let counted = std::fs::read(&out).map_err(|_| nothing_counted(&report, folder.path()))?;
         let mut recording = Taken::parse(&counted)?.recording(Circumstances {
             command: words(&request.command),
             kernel: report.kernel.clone(),
@@ -134,6 +121,43 @@ impl Counting {
         }
         Ok((recording, report))
     }
+
+    /// Puts the instrument into a guest.
+    fn prepare(&self, request: &mut Request, out: &Path) -> anyhow::Result<()> {
+        let nodes = request.topology.machine().nodes().len();
+        if let Some(topology) = self.nr_nodes.filter(|topology| *topology != nodes) {
+            bail!("{}: {}", self.geometry, LayoutError::Topology { topology, nodes });
+        }
+        request.instrument = Some(Instrument {
+            library: self.library.clone(),
+            out: out.to_owned(),
+            geometry: self.geometry.clone(),
+            sets_one_in: 1,
+            repeatable: self.is_repeatable,
+        });
+        request.load.clone_from(&self.load);
+        request.files.clone_from(&self.files);
+        let is_ours = |word: &OsString| Path::new(word).file_name() == Some("quartier".as_ref());
+        if request.command.iter().any(is_ours) {
+            // `quartier run` names its library nowhere.
+            request.files.extend(installed::library("libquartier_preload.so", "the runtime").ok());
+        }
+        Ok(())
+    }
+}
+
+/// Why the instrument left no file.
+fn nothing_counted(report: &Report, folder: &Path) -> anyhow::Error {
+    match report.exit {
+        Exit::Signal(_) => {
+            anyhow!("nothing was counted: the guest was ended before its command was")
+        }
+        Exit::Status(_) => anyhow!(
+            "nothing was counted: the instrument wrote nothing to {}; see whether there is room, and \
+             build or install quartier and its instrument together",
+            folder.display()
+        ),
+    }
 }
 
 /// A command as reports show it.
@@ -141,17 +165,21 @@ pub fn words(command: &[OsString]) -> Vec<String> {
     command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// A preset by name, or a file by its whole path: QEMU runs elsewhere. Read here first, so that what
-/// is wrong is told before a guest boots.
-fn check_geometry(text: &str) -> anyhow::Result<String> {
+/// A preset by name, or a file by its whole path: QEMU runs elsewhere; and for how many nodes it is, if
+/// not for any number. Read here first, so that what is wrong is told before a guest boots.
+fn check_geometry(text: &str) -> anyhow::Result<(String, Option<usize>)> {
     if Preset::ALL.iter().any(|preset| preset.name() == text) {
-        return Ok(text.to_owned());
+        return Ok((text.to_owned(), None));
     }
     let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
     let path = std::fs::canonicalize(text).with_context(|| {
         format!("--geometry {text} is neither {} nor a file that can be read", names.join(", "))
     })?;
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {text}"))?;
-    Geometry::from_bytes(&bytes).with_context(|| text.to_owned())?;
-    Ok(path.to_string_lossy().into_owned())
+    let geometry = Geometry::from_bytes(&bytes).with_context(|| text.to_owned())?;
+    let nr_nodes = match geometry.topology {
+        Topology::Matrix { hops } => Some(hops.len()),
+        _ => None,
+    };
+    Ok((path.to_string_lossy().into_owned(), nr_nodes))
 }

@@ -5,6 +5,7 @@ mod files;
 mod input;
 mod instrument;
 mod machine;
+mod plan;
 mod program;
 mod run;
 mod signals;

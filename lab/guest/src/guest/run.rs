@@ -1,28 +1,26 @@
 //! The host's side of a run, from start to status.
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use quartier_model::NodeId;
 
 use super::console::Tail;
 use super::input::Pump;
-use super::machine::{Processes, check_kernel_arg};
-use super::signals::{Ending, Forwarder, window_size};
-use super::{Input, Report, Request, Streams, files, program};
+use super::machine::Processes;
+use super::plan::{alone, now_ns, plan};
+use super::signals::{Ending, Forwarder};
+use super::{Input, Report, Request, Streams};
 use crate::agent::ROOT_TAG;
 use crate::error::{Context, Error, Result};
-use crate::frame::{Exit, Frame, Load, Start};
-use crate::initramfs::{self, Alone};
-use crate::limits;
+use crate::frame::{Exit, Frame, Start};
+use crate::initramfs;
 use crate::modules::{ModuleTree, NEEDED};
 
 /// Frames read ahead of what this process has written out.
@@ -108,15 +106,6 @@ fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) ->
     run.judge(end, &mut processes)
 }
 
-/// Everything that a guest needs which sees nothing of this machine, and is told nothing.
-fn alone(request: &Request, start: &Start) -> Result<Alone> {
-    let command: Vec<_> = start.command.iter().cloned().map(OsString::from_vec).collect();
-    let files = files::of(request, &command)?;
-    let start =
-        postcard::to_stdvec(start).map_err(std::io::Error::other).doing("write the plan")?;
-    Ok(Alone { start, files })
-}
-
 fn write_frames(mut port: UnixStream, frames: &Receiver<Frame>) {
     while let Ok(frame) = frames.recv() {
         if frame.write(&mut port).is_err() {
@@ -131,100 +120,6 @@ fn read_frames(mut port: UnixStream, frames: &SyncSender<Frame>) {
             return;
         }
     }
-}
-
-/// Everything the guest is told about the command.
-fn plan(request: &Request, input: &Input) -> Result<Start> {
-    request.kernel_args.iter().try_for_each(|arg| check_kernel_arg(arg))?;
-    let is_repeatable = request.is_repeatable();
-    if is_repeatable && !request.writable.is_empty() {
-        return Err(Error::refused(
-            "a repeatable run sees no folder of this machine, so there is none to write to: leave --rw \
-             out",
-        ));
-    }
-    let name =
-        request.command.first().ok_or_else(|| Error::refused("there is no command to run"))?;
-    let search = request.environment.iter().find(|(name, _)| name == "PATH").map(|(_, v)| v);
-    let path = program::resolve(name, &request.directory, search)?;
-    let mut command = vec![path.into_os_string().into_vec()];
-    command.extend(request.command.iter().skip(1).map(|arg| arg.as_bytes().to_vec()));
-    for folder in &request.writable {
-        if !folder.is_dir() || !folder.is_absolute() {
-            return Err(Error::refused(format!(
-                "--rw={} cannot be: it is not a folder on this machine",
-                folder.display()
-            )));
-        }
-    }
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
-    let ids = if request.as_root {
-        (0, 0, Vec::new())
-    } else {
-        let groups = rustix::process::getgroups().doing("find this process's groups")?;
-        (
-            rustix::process::geteuid().as_raw(),
-            rustix::process::getegid().as_raw(),
-            groups.iter().map(|gid| gid.as_raw()).collect(),
-        )
-    };
-    let (terminal, terminal_stderr) = match input {
-        Input::Terminal { file, stderr } if !is_repeatable => {
-            (Some(window_size(file).unwrap_or((24, 80))), *stderr)
-        }
-        _ => (None, false),
-    };
-    let bytes = |text: &std::ffi::OsString| text.as_bytes().to_vec();
-    Ok(Start {
-        command,
-        name: bytes(name),
-        environment: request.environment.iter().map(|(n, v)| (bytes(n), bytes(v))).collect(),
-        directory: request.directory.as_os_str().as_bytes().to_vec(),
-        uid: ids.0,
-        gid: ids.1,
-        groups: ids.2,
-        umask: umask.as_raw_mode(),
-        beside: request.beside.iter().map(bytes).collect(),
-        load: request
-            .load
-            .as_ref()
-            .map(|line| Load { line: bytes(line), listen_limit_s: request.hang_limit.as_secs() }),
-        is_counted: request.instrument.is_some(),
-        cpus: request.cpus.to_string(),
-        limits: limits::current(),
-        terminal,
-        terminal_stderr,
-        writable: request
-            .writable
-            .iter()
-            .enumerate()
-            .map(|(index, path)| (format!("rw{index}"), path.as_os_str().as_bytes().to_vec()))
-            .collect(),
-        binds: kernel_files(request),
-        hostname: rustix::system::uname().nodename().to_bytes().to_vec(),
-        is_repeatable,
-        files_max: crate::share::files_max(1 + request.writable.len()),
-        time_ns: if is_repeatable { 0 } else { now_ns() },
-    })
-}
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
-}
-
-/// The booted kernel's modules and configuration, where programs look for them.
-fn kernel_files(request: &Request) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let kernel = &request.kernel;
-    let places = [
-        (&kernel.modules, format!("/lib/modules/{}", kernel.release)),
-        (&kernel.config, format!("/boot/config-{}", kernel.release)),
-    ];
-    let elsewhere = |(path, place): (&Option<std::path::PathBuf>, String)| {
-        let path = path.clone().filter(|path| path != Path::new(&place))?;
-        Some((path.into_os_string().into_vec(), place.into_bytes()))
-    };
-    places.into_iter().filter_map(elsewhere).collect()
 }
 
 /// How a run came to its end.
@@ -378,6 +273,14 @@ impl Run<'_> {
                 is_kernels_fault = true;
                 "the guest's kernel panicked".into()
             }
+            End::Gone if !status.success() && self.is_instrument_refused(&console) => {
+                return Err(Error::refused(format!(
+                    "QEMU {} does not run with the instrument: {}; build or install quartier and its \
+                     instrument together (`make build`)",
+                    self.request.qemu.version,
+                    reason(&complaints)
+                )));
+            }
             // What QEMU refuses once it refuses again.
             End::Gone if !status.success() => {
                 let server = processes.server_complaints();
@@ -392,6 +295,11 @@ impl Run<'_> {
             return Ok(Tried::NotBooted { what, console });
         }
         Err(Error::GuestDied { what, console })
+    }
+
+    /// Whether QEMU ended before the guest's processor ran, in a run with a plugin to load.
+    fn is_instrument_refused(&self, console: &str) -> bool {
+        self.request.instrument.is_some() && !self.has_answered && console.trim().is_empty()
     }
 
     fn ran(&self, exit: Exit) -> Tried {
@@ -417,4 +325,10 @@ impl Run<'_> {
             exit_status: exit.shell_status(),
         }
     }
+}
+
+/// Of QEMU's complaints the one that says why: the plugin's own, or else the first.
+fn reason(complaints: &str) -> &str {
+    let own = complaints.lines().find_map(|line| line.strip_prefix("quartier-plugin: "));
+    own.or(complaints.lines().next()).unwrap_or("it says nothing")
 }
