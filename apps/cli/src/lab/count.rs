@@ -21,6 +21,8 @@ Examples:
       From its second thread on, under Quartier, as a page to show
   quartier lab count --load 'redis-benchmark -q -n 10000' -- redis-server --save ''
       A server while it is loaded: started, loaded once it listens, stopped
+  quartier lab count --repeatable --with-file input -- ./program input/small
+      CPUs take turns: another run gives identical counts
   quartier lab count --geometry tsar --recording run.json -- ./program
   quartier lab count --from run.json --json
       Count once, look at it again later";

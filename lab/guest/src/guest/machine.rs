@@ -87,7 +87,7 @@ impl Processes {
             qemu: match command.spawn() {
                 Ok(qemu) => qemu,
                 Err(error) => {
-                    server.map(end);
+                    server.into_iter().for_each(end);
                     return Err(error).doing("start QEMU");
                 }
             },
@@ -143,7 +143,7 @@ impl Drop for Processes {
     fn drop(&mut self) {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
-        self.server.take().map(end);
+        self.server.take().into_iter().for_each(end);
     }
 }
 
