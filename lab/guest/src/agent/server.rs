@@ -248,13 +248,15 @@ fn listening_tcp(text: &str) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The same for /proc/net/unix.
+/// The same for /proc/net/unix, but for the socket of `quartier run`, which listens before the server.
 fn listening_unix(text: &str) -> impl Iterator<Item = u64> {
     const ACCEPTS_CONNECTIONS: u32 = 1 << 16;
+    const LAUNCHERS: &str = "@quartier-";
     text.lines().filter_map(|line| {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         let flags = u32::from_str_radix(words.get(3)?, 16).ok()?;
-        (flags & ACCEPTS_CONNECTIONS != 0).then(|| words.get(6)?.parse().ok())?
+        let is_launchers = words.get(7).is_some_and(|name| name.starts_with(LAUNCHERS));
+        (flags & ACCEPTS_CONNECTIONS != 0 && !is_launchers).then(|| words.get(6)?.parse().ok())?
     })
 }
 
@@ -282,6 +284,21 @@ mod tests {
         assert!(waiting.contains(&number(&tcp)) && waiting.contains(&number(&unix)));
         assert!(!waiting.contains(&number(&client)));
         assert!(listens(&[rustix::process::getpid()]) && !listens(&[]));
+    }
+
+    #[test]
+    fn only_servers_sockets_that_listen_are_a_servers() {
+        let tcp = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  \
+                   timeout inode\n\
+                   0: 0100007F:1B58 00000000:0000 0A 0:0 00:0 00000000     0        0 51 1 0 100\n\
+                   1: 0100007F:1B58 0100007F:8D70 01 0:0 00:0 00000000     0        0 52 1 0 20\n";
+        assert_eq!(listening_tcp(tcp).collect::<Vec<_>>(), [51]);
+        let unix = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+                    0: 00000002 00000000 00010000 0001 01 61 /run/s\n\
+                    0: 00000003 00000000 00000000 0001 03 62\n\
+                    0: 00000002 00000000 00010000 0005 01 63 @quartier-171-00ff\n\
+                    0: 00000002 00000000 00010000 0005 01 64 @other\n";
+        assert_eq!(listening_unix(unix).collect::<Vec<_>>(), [61, 64]);
     }
 
     #[test]
