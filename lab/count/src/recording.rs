@@ -60,8 +60,7 @@ pub enum CountMode {
     Parallel,
     /// Every access, CPUs one after the other by instruction count: two runs give identical counts.
     Deterministic,
-    /// Some accesses. A recording has what was counted of them; a report scales it to the whole, by the
-    /// snapshots' `sets_one_in` and sampled instructions.
+    /// Some accesses. All counts are estimates of the whole.
     Sampled {
         /// One of about so many was counted.
         one_in: u32,
@@ -228,10 +227,6 @@ fn check_cpus(counts: &Counts, machine: &Machine) -> Result<(), RecordingError> 
         if let Some(nr) = cpus_per_node.get_mut(usize::from(cpu.node)) {
             *nr += 1;
         }
-    }
-    if counts.cpus.iter().any(|cpu| cpu.totals.sampled_instructions > cpu.totals.instructions) {
-        let what = "more of its instructions were sampled than executed";
-        return Err(RecordingError::Impossible(what.to_owned()));
     }
     if cpus_per_node == machine.cpus_per_node && counts.cpus.len() as u64 == machine.nr_cpus() {
         return Ok(());

@@ -176,7 +176,7 @@ mod tests {
         let mut slices = Slices::new(10);
         for (instructions, local, remote) in [(10, 5, 1), (20, 5, 4)] {
             let pairs = vec![pair(0, local), pair(1, remote)];
-            slices.note(instructions, &Counts { cpus: Vec::new(), pairs });
+            slices.note(instructions, &Counts { pairs, ..Counts::default() });
         }
         let reads: Vec<_> =
             slices.into_vec().iter().map(|slice| (slice.local[0], slice.remote[0])).collect();

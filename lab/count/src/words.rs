@@ -216,10 +216,7 @@ pub fn service(service: &Service) -> String {
 
 /// What the rest of the guest did meanwhile.
 #[must_use]
-pub fn rest(rest: Option<&Tally>) -> String {
-    let Some(rest) = rest else {
-        return "No sample fell on the rest of the guest.".to_owned();
-    };
+pub fn rest(rest: &Tally) -> String {
     match rest.remote_percent {
         Some(remote) => format!(
             "The rest of the guest, in none of the other numbers: {}, {} leave their node, {} move \

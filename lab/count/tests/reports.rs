@@ -13,7 +13,6 @@ use quartier_memmodel::{Counts, CpuCounts, Kind, Pair, PeakUtilisation, Snapshot
 fn snapshot(reads: u64, words: u64) -> Snapshot {
     let totals = Totals {
         instructions: 1000 * reads,
-        sampled_instructions: 1000 * reads,
         fetches: 500 * reads,
         itlb_misses: 5 * reads,
         stall_millicycles: 7000 * reads,
@@ -33,8 +32,8 @@ fn snapshot(reads: u64, words: u64) -> Snapshot {
     Snapshot {
         geometry: geometry(),
         nr_nodes: 2,
-        program: Counts { cpus: vec![busy, idle], pairs },
-        rest: Counts { cpus: vec![CpuCounts::default(), idle], pairs: Vec::new() },
+        program: Counts { cpus: vec![busy, idle], pairs, ..Counts::default() },
+        rest: Counts { cpus: vec![CpuCounts::default(), idle], ..Counts::default() },
         sets_one_in: 1,
         modelled_peak_utilisation: PeakUtilisation::default(),
     }
@@ -85,7 +84,7 @@ fn every_number_follows_from_the_counts() {
     assert_eq!((reads.local, reads.remote, reads.classes[0].remote), (3000, 1000, 1000));
     let classes: Vec<_> = program.classes.iter().map(|class| class.remote).collect();
     assert_eq!(classes, [1000, 50, 1000]);
-    assert_eq!(report.rest.as_ref().unwrap().remote_percent, None);
+    assert_eq!(report.rest.remote_percent, None);
     assert_eq!(report.instructions, 1_000_000);
     assert_eq!(report.span(), Some((100_000, 1_100_000)));
 }
@@ -161,31 +160,22 @@ fn marks_that_go_backwards_are_refused() {
 }
 
 #[test]
-fn samples_are_scaled_to_the_whole() {
-    let all = Report::new(&whole(), Phase::Whole).unwrap();
+fn a_sample_states_the_error_of_its_phase() {
     let mut recording = whole();
     recording.mode = CountMode::Sampled { one_in: 8, error_percent: 1.0 };
-    for mark in &mut recording.marks {
-        mark.snapshot.sets_one_in = 4;
-        for cpu in &mut mark.snapshot.program.cpus {
-            cpu.totals.sampled_instructions = cpu.totals.instructions / 2;
-        }
+    for (at, mark) in recording.marks.iter_mut().enumerate() {
+        mark.snapshot.sets_one_in = 8;
+        // Only before the parallel phase do sets differ.
+        let differs = |set: u64| if at > 0 { 50 * set } else { 0 };
+        let by_set = (0..64).map(|set| 100 * at as u64 + differs(set)).collect();
+        mark.snapshot.program.remote_bytes_by_set = by_set;
     }
-    let report = Report::new(&recording, Phase::Whole).unwrap();
-    assert_eq!(report.program.commands.remote, 8 * all.program.commands.remote);
-    assert_eq!(report.program.q_mib, 8.0 * all.program.q_mib);
-    assert_eq!(report.program.remote_percent, all.program.remote_percent);
-    // Translations are seen in every set; instructions always.
-    assert_eq!(report.levels[0].lookups, 2 * all.levels[0].lookups);
-    assert_eq!(report.instructions, all.instructions);
-    let (cpu, of_all) = (report.modelled.cpus[0], all.modelled.cpus[0]);
-    assert_eq!(cpu.stall_cycles, 8 * of_all.stall_cycles);
-    assert_eq!(cpu.modelled_cycles, of_all.modelled_cycles + 7 * of_all.stall_cycles);
-    for cpu in recording.marks.iter_mut().flat_map(|mark| &mut mark.snapshot.program.cpus) {
-        cpu.totals.sampled_instructions = 0;
-    }
-    let error = Report::new(&recording, Phase::Whole).unwrap_err();
-    assert!(matches!(error, ReportError::NothingMeasured), "{error}");
+    let error = |phase| match Report::new(&recording, phase).unwrap().mode {
+        CountMode::Sampled { one_in: 8, error_percent } => error_percent,
+        other => panic!("{other:?}"),
+    };
+    assert!(error(Phase::Whole) > 0.0);
+    assert_eq!(error(Phase::Parallel), 0.0);
 }
 
 #[test]

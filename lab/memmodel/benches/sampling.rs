@@ -1,4 +1,4 @@
-//! Which sampling is within 2 % of Q at the lowest cost: a table of error and cost.
+//! What sampled sets err and cost: a table.
 //!
 //! `cargo bench -p quartier-memmodel --bench sampling [PROGRAM ARGUMENTS]`: made-up streams, and the program
 //! given under valgrind's lackey if it is installed. All memory is of another node, so that Q is all
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use quartier_memmodel::geometry::{Geometry, Preset};
 use quartier_memmodel::{
-    Access, Cpu, Layout, MemoryRange, Mode, Owner, PageSize, Phase, System, Translation, Windows,
+    Access, Cpu, Layout, MemoryRange, Mode, Owner, PageSize, System, Translation,
 };
 
 /// An access: address, bytes, and what.
@@ -63,57 +63,15 @@ fn feed(cpu: &mut Cpu, access: Reference) {
     }
 }
 
-/// Everything, one line in `k`, or windows: Q in MiB, its stated error, seconds.
-fn full(geometry: &Geometry, trace: &Trace) -> (f64, f64) {
-    let (system, mut cpu) = machine(geometry.clone(), 1);
-    let began = Instant::now();
-    trace.each(|access| feed(&mut cpu, access));
-    let seconds = began.elapsed().as_secs_f64();
-    (system.snapshot().program.q_mib(geometry), seconds)
-}
-
-fn sets(geometry: &Geometry, trace: &Trace, one_in: u32) -> (f64, f64) {
+/// Q in MiB, its stated standard error, seconds.
+fn run(geometry: &Geometry, trace: &Trace, one_in: u32) -> (f64, f64, f64) {
     let (system, mut cpu) = machine(geometry.clone(), one_in);
     let began = Instant::now();
     trace.each(|access| feed(&mut cpu, access));
     let seconds = began.elapsed().as_secs_f64();
-    (system.snapshot().q_mib_scaled(Owner::Program).unwrap(), seconds)
-}
-
-/// Of each period of instructions: skipped first, then warmed up, then measured.
-fn windows(
-    geometry: &Geometry,
-    trace: &Trace,
-    period: u64,
-    warm_up: u64,
-    measured: u64,
-) -> (f64, f64, f64) {
-    let (system, mut cpu) = machine(geometry.clone(), 1);
-    let mut windows = Windows::default();
-    let (mut at, mut nr_instructions) = (0_u64, 0);
-    let mut before = system.snapshot();
-    cpu.sample(Phase::Skipped);
-    let began = Instant::now();
-    trace.each(|access| {
-        if matches!(access, Reference::Fetch(..)) {
-            nr_instructions += 1;
-            at += 1;
-            if at == period - measured - warm_up {
-                cpu.sample(Phase::WarmUp);
-            } else if at == period - measured {
-                cpu.sample(Phase::Measured);
-            } else if at == period {
-                cpu.sample(Phase::Skipped);
-                let after = system.snapshot();
-                windows.add(&after.since(&before).unwrap());
-                (before, at) = (after, 0);
-            }
-        }
-        feed(&mut cpu, access);
-    });
-    let seconds = began.elapsed().as_secs_f64();
-    let estimate = windows.estimate(nr_instructions).unwrap();
-    (estimate.q_mib, estimate.standard_error, seconds)
+    let snapshot = system.snapshot();
+    let stated = snapshot.q_standard_error(Owner::Program).unwrap_or(1.0);
+    (snapshot.program.q_mib(geometry), stated, seconds)
 }
 
 /// A program's phases: blocked products, a stream, and look-ups in a table, over and over.
@@ -181,26 +139,12 @@ fn main() {
     for (name, trace) in &traces {
         for preset in Preset::ALL {
             let geometry = preset.geometry().scaled_to(2);
-            let (q, seconds) = full(&geometry, trace);
+            let (q, _, seconds) = run(&geometry, trace, 1);
             println!("{name}, {}: Q {q:.2} MiB in {seconds:.1} s", preset.name());
             for one_in in [4, 8, 16] {
-                let (estimate, cost) = sets(&geometry, trace, one_in);
+                let (estimate, stated, cost) = run(&geometry, trace, one_in);
                 println!(
-                    "  sets 1/{one_in}: error {:+.2} %, cost {:.2}",
-                    (estimate / q - 1.0) * 100.0,
-                    cost / seconds
-                );
-            }
-            for (period, warm_up, measured) in [
-                (20_000, 2_000, 2_000),
-                (100_000, 10_000, 10_000),
-                (1_000_000, 100_000, 50_000),
-                (1_000_000, 200_000, 50_000),
-                (1_000_000, 400_000, 50_000),
-            ] {
-                let (estimate, stated, cost) = windows(&geometry, trace, period, warm_up, measured);
-                println!(
-                    "  windows {measured} of {period} after {warm_up}: error {:+.2} % (stated ±{:.2} %), cost {:.2}",
+                    "  1 in {one_in}: error {:+.2} % (stated ± {:.2} %), cost {:.2}",
                     (estimate / q - 1.0) * 100.0,
                     stated * 200.0,
                     cost / seconds

@@ -225,39 +225,42 @@ impl Clock {
         }
     }
 
-    /// Notes a request; how long the CPU stalls for it, thousandths of a cycle.
+    /// Notes a request that stands for `weight` of them; how long the CPU stalls for it, thousandths
+    /// of a cycle.
     pub(crate) fn charge(
         &mut self,
         system: &System,
         meter: &Meter,
         node: u16,
         request: &Request,
+        weight: u32,
     ) -> u64 {
         let cost = &system.geometry.cost;
         let mut latency = 0;
         let mut wait = 0;
         if let Some(cache) = request.cache {
-            self.last_levels[usize::from(cache)] += request.nr_requests;
+            self.last_levels[usize::from(cache)] += request.nr_requests * weight;
             latency += u64::from(cost.last_level_cycles);
             wait += system.queues.last_levels[usize::from(cache)].wait();
         }
         if let Some(memory) = request.memory {
-            self.memories[usize::from(memory)] += request.nr_lines;
+            self.memories[usize::from(memory)] += request.nr_lines * weight;
             latency += u64::from(cost.memory_cycles);
             wait += system.queues.memories[usize::from(memory)].wait();
         }
         if let Some(target) = request.path.filter(|&target| target != node) {
             let traffic = &mut self.traffic[usize::from(target)];
-            traffic.to_bytes += u64::from(request.to_bytes);
-            traffic.from_bytes += u64::from(request.from_bytes);
-            traffic.requests += 1;
+            traffic.to_bytes += u64::from(request.to_bytes * weight);
+            traffic.from_bytes += u64::from(request.from_bytes * weight);
+            traffic.requests += u64::from(weight);
             latency += u64::from(system.hops(node, target)) * u64::from(cost.hop_cycles);
             wait += self.path_wait(system, node, target);
         }
         self.report_if_due(system, meter, node);
         let in_flight =
             if request.is_posted { cost.writes_in_flight } else { cost.reads_in_flight };
-        latency * 1000 * u64::from(request.nr_requests) / u64::from(in_flight) + wait
+        let stall = latency * 1000 * u64::from(request.nr_requests) / u64::from(in_flight) + wait;
+        stall * u64::from(weight)
     }
 
     fn path_wait(&mut self, system: &System, node: u16, target: u16) -> u64 {

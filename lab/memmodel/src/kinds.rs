@@ -139,8 +139,6 @@ macro_rules! events {
 events! {
     /// Instructions retired.
     Instructions instructions,
-    /// Of them, those in a measured phase: all of them, unless time is sampled.
-    SampledInstructions sampled_instructions,
     /// Instruction lines fetched.
     Fetches fetches,
     /// Data lines accessed.

@@ -60,7 +60,7 @@
 //! # Memory
 //!
 //! Per CPU, 8 bytes for each line of its caches and 8 for each set, 32 for each TLB entry, and 48 for each
-//! node of the machine: 10 KiB and 48 per node for TSAR, 362 KiB for a server's CPU (2 MiB of L2);
+//! node of the machine: 17 KiB and 48 per node for TSAR, 370 KiB for a server's CPU (2 MiB of L2);
 //! counters, 16 bytes per node and 320 for each node that it has sent a command to. Per last level, 8 bytes
 //! for each line and set. The directory, 16 to 48 bytes for each line that some private cache (requester
 //! side: or last level) holds, and 2 to 4 for each holder beyond four: holders are exact, for
@@ -96,6 +96,5 @@ pub use address::{Layout, LayoutError, MemoryRange, PageSize, TABLE_READS_MAX, T
 pub use cost::PeakUtilisation;
 pub use cpu::{Asid, Cpu};
 pub use kinds::{Access, Class, Kind, Mode, Owner, Totals};
-pub use sample::{Estimate, Phase, Windows};
 pub use snapshot::{Counts, CpuCounts, Pair, Snapshot, Split};
 pub use system::{System, SystemError};

@@ -20,6 +20,9 @@ pub(crate) fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
+/// The sets that all caches tell apart: bits 6 to 11 of an address, as its page has no say in them.
+pub(crate) const NR_SETS_MAX: usize = 64;
+
 /// Commands of one CPU to one node, for each owner.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
@@ -34,13 +37,16 @@ pub(crate) struct Meter {
     events: [[AtomicU64; NR_EVENTS]; NR_PLANES],
     /// By target node; a node that is never asked takes no row.
     rows: Box<[OnceLock<Box<Row>>]>,
+    /// Bytes that commands moved between nodes, by set of the caches.
+    remote_bytes: [[AtomicU64; NR_SETS_MAX]; Owner::ALL.len()],
 }
 
 impl Meter {
     pub(crate) fn new(nr_nodes: usize) -> Self {
         let rows = (0..nr_nodes).map(|_| OnceLock::new()).collect();
         let zero = |_| std::array::from_fn(|_| AtomicU64::new(0));
-        Self { events: std::array::from_fn(zero), rows }
+        let none = |_| std::array::from_fn(|_| AtomicU64::new(0));
+        Self { events: std::array::from_fn(zero), rows, remote_bytes: std::array::from_fn(none) }
     }
 
     #[inline]
@@ -56,6 +62,18 @@ impl Meter {
         let row = self.rows[usize::from(target)].get_or_init(Box::default);
         bump(&row.commands[plane][kind as usize][class as usize], nr.commands);
         bump(&row.words[plane], nr.words);
+    }
+
+    /// Counts bytes that left their node, if the plane is an owner's.
+    pub(crate) fn remote(&self, plane: usize, set: usize, bytes: u64) {
+        if plane != UNCOUNTED {
+            bump(&self.remote_bytes[plane][set], bytes);
+        }
+    }
+
+    /// Bytes that left their node, by set.
+    pub(crate) fn remote_bytes(&self, owner: Owner) -> impl Iterator<Item = u64> {
+        self.remote_bytes[owner as usize].iter().map(|bytes| bytes.load(Ordering::Relaxed))
     }
 
     pub(crate) fn event(&self, plane: usize, event: Event) -> u64 {
@@ -88,6 +106,10 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
+    pub(crate) fn times(self, weight: u64) -> Self {
+        Self { commands: self.commands * weight, words: self.words * weight }
+    }
+
     pub(crate) const LINE: Self = Self { commands: 1, words: 0 };
     pub(crate) const WORD: Self = Self { commands: 1, words: 1 };
     /// LL and SC.

@@ -185,13 +185,14 @@ impl System {
         l2 == Some(State::Modified) || l1d == Some(State::Modified)
     }
 
-    /// Takes a line out of a CPU's caches; whether it was there, and whether it was modified.
-    fn take_from(&self, cpu: u16, line: u64) -> bool {
+    /// Takes a line out of a CPU's caches, which have to make room or obey another CPU's write; whether
+    /// it was modified.
+    fn take_from(&self, cpu: u16, line: u64, take: impl Fn(&Tags, u64) -> Option<State>) -> bool {
         let tags = &self.private[usize::from(cpu)];
-        // From the outside in: see `Cpu::fill_l1`.
-        let l2 = tags.l2.as_ref().and_then(|l2| l2.remove(line));
+        // From the outside in: see `Cpu::fill_first`.
+        let l2 = tags.l2.as_ref().and_then(|l2| take(l2, line));
         tags.l1i.remove(line);
-        let l1d = tags.l1d.remove(line);
+        let l1d = take(&tags.l1d, line);
         l2 == Some(State::Modified) || l1d == Some(State::Modified)
     }
 
@@ -214,7 +215,7 @@ impl System {
             }
         };
         for other in shard.other_cpus(line, cpu) {
-            self.take_from(other, line);
+            self.take_from(other, line, Tags::invalidate);
             shard.directory.remove(line, Holder::cpu(other));
             served.nr_invalidated += 1;
             if self.is_home_side() || self.last_level_of(other) != cache {
@@ -277,7 +278,7 @@ impl System {
         if self.shared.fill == Fill::Inclusive {
             for cpu in shard.other_cpus(replaced.line, u16::MAX) {
                 if self.is_home_side() || self.last_level_of(cpu) == cache {
-                    is_dirty |= self.take_from(cpu, replaced.line);
+                    is_dirty |= self.take_from(cpu, replaced.line, Tags::remove);
                     shard.directory.set_owned(replaced.line, false);
                     shard.directory.remove(replaced.line, Holder::cpu(cpu));
                 }

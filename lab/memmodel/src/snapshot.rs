@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub program: Counts,
     /// What everything else did.
     pub rest: Counts,
-    /// One in so many sets of the caches was modelled: commands and misses of caches stand for as many.
+    /// One in so many sets of the caches was modelled; all counts are estimates of the whole, then.
     pub sets_one_in: u32,
     /// The highest modelled utilisation of a window since the machine began.
     pub modelled_peak_utilisation: PeakUtilisation,
@@ -34,6 +34,10 @@ pub struct Counts {
     pub cpus: Vec<CpuCounts>,
     /// Commands, by initiator and target; pairs without any are left out.
     pub pairs: Vec<Pair>,
+    /// Bytes that commands moved between nodes, by set of the caches, in the modelled ones; without
+    /// commands that count as they are where sets are sampled.
+    #[serde(default)]
+    pub remote_bytes_by_set: Vec<u64>,
 }
 
 /// What a CPU did.
@@ -43,7 +47,7 @@ pub struct CpuCounts {
     pub node: u16,
     /// Events.
     pub totals: Totals,
-    /// Modelled cycles: instructions and stalls, too few in a run that is sampled. Modelled: see
+    /// Modelled cycles: instructions and stalls. Modelled: see
     /// [`Cost`](crate::geometry::Cost), which is printed with it.
     pub modelled_cycles: u64,
 }
@@ -88,10 +92,13 @@ impl System {
     }
 
     fn counts(&self, owner: Owner) -> Counts {
-        let mut counts = Counts::default();
+        let mut counts =
+            Counts { remote_bytes_by_set: vec![0; self.sets.number()], ..Counts::default() };
         let mut matrix = std::collections::BTreeMap::new();
         for (meter, &node) in self.meters.iter().zip(&self.layout().node_of_cpu) {
             counts.cpus.push(self.cpu_counts(meter, node, owner));
+            let sums = counts.remote_bytes_by_set.iter_mut();
+            sums.zip(meter.remote_bytes(owner)).for_each(|(sum, bytes)| *sum += bytes);
             for (target, row) in meter.rows() {
                 let pair = matrix
                     .entry((node, target))
@@ -191,11 +198,16 @@ impl Counts {
         received
     }
 
+    /// Bytes that commands moved between nodes.
+    pub(crate) fn remote_bytes(&self, geometry: &Geometry) -> u64 {
+        let remote = self.pairs.iter().filter(|pair| pair.hops > 0);
+        remote.map(|pair| pair.bytes(geometry)).sum()
+    }
+
     /// Q of thesis 5.3.4 in MiB: bytes that commands moved between nodes.
     #[must_use]
     pub fn q_mib(&self, geometry: &Geometry) -> f64 {
-        let remote = self.pairs.iter().filter(|pair| pair.hops > 0);
-        remote.map(|pair| pair.bytes(geometry)).sum::<u64>() as f64 / MIB
+        self.remote_bytes(geometry) as f64 / MIB
     }
 
     /// Hops of the mean command, local ones counting 0; `None` without commands.
@@ -253,7 +265,10 @@ impl Counts {
         let cpus = self.cpus.iter().zip(&earlier.cpus).map(cpu).collect::<Option<_>>()?;
         let pairs = self.pairs.iter().map(pair).collect::<Option<Vec<_>>>()?;
         let pairs = pairs.into_iter().filter(|pair| pair.nr_commands() > 0).collect();
-        Some(Self { cpus, pairs })
+        let of_sets = |counts: &Self| counts.remote_bytes_by_set.clone();
+        let bytes = of_sets(self).into_iter().zip(of_sets(earlier));
+        let bytes = bytes.map(|(now, then)| now.checked_sub(then)).collect::<Option<_>>()?;
+        Some(Self { cpus, pairs, remote_bytes_by_set: bytes })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::address::{Layout, LayoutError, NodeMap};
 use crate::cost::Queues;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Sample};
 use crate::distance::Distances;
 use crate::geometry::{Geometry, GeometryError, Side, Topology};
 use crate::kinds::{Event, Owner};
@@ -43,9 +43,47 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
+    /// Which of them a line is of.
+    pub(crate) fn of(self, line: u64) -> usize {
+        (line & self.mask) as usize
+    }
+
+    /// What an access to a line stands for, which may be modelled in every set.
+    #[inline]
+    pub(crate) fn sample(self, line: u64, is_everywhere: bool) -> Sample {
+        let weight = if self.are_modelled(line) { self.one_in } else { 0 };
+        Sample { of_set: weight, weight, is_everywhere }
+    }
+
+    pub(crate) fn number(self) -> usize {
+        self.mask as usize + 1
+    }
+
     #[inline]
     pub(crate) fn are_modelled(self, line: u64) -> bool {
         self.modelled >> (line & self.mask) & 1 != 0
+    }
+}
+
+/// Pieces of 16 bytes of a page at which an access may begin that reaches a modelled line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Near([u64; 4]);
+
+impl Near {
+    pub(crate) fn new(sets: Sets, line_shift: u32) -> Self {
+        let mut near = [0; 4];
+        for piece in 0..256_u64 {
+            let reaches = |at: u64| sets.are_modelled((piece * 16 + at) >> line_shift);
+            if reaches(0) || reaches(30) {
+                near[piece as usize / 64] |= 1 << (piece % 64);
+            }
+        }
+        Self(near)
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, vaddr: u64) -> bool {
+        self.0[(vaddr >> 10) as usize % 4] >> (vaddr >> 4 & 63) & 1 != 0
     }
 }
 
@@ -89,7 +127,7 @@ impl System {
     }
 
     /// The same, of which one in so many sets of every cache is modelled; TLBs are whole. Counts are
-    /// those of the modelled sets: see [`Snapshot::q_mib_scaled`](crate::Snapshot::q_mib_scaled).
+    /// estimates: [`Snapshot::q_standard_error`](crate::Snapshot::q_standard_error) says how good.
     ///
     /// # Errors
     /// As [`new`](Self::new), or the caches have too few sets.
@@ -132,6 +170,12 @@ impl System {
     pub fn cpu(self: &Arc<Self>, cpu: usize) -> Option<Cpu> {
         let is_taken = self.taken.get(cpu)?.swap(true, Ordering::Relaxed);
         (!is_taken).then(|| Cpu::new(self, cpu))
+    }
+
+    /// Whether the set of an address is modelled.
+    #[must_use]
+    pub fn models(&self, address: u64) -> bool {
+        self.sets.are_modelled(address >> self.geometry.line_shift())
     }
 
     /// What was asked for.
@@ -201,7 +245,9 @@ fn sets(geometry: &Geometry, one_in: u32) -> Result<Sets, SystemError> {
     let bits = first.into_iter().chain(l2).chain([last]);
     // A set of a cache is modelled or is not: what counts is the power of two in the number of sets.
     let bits = bits.map(|(bytes, ways)| geometry.sets(bytes, ways).trailing_zeros()).min();
-    let nr_sets = 1_u32 << bits.unwrap_or(0).min(u64::BITS.trailing_zeros());
+    // Which set an address is of has to be known before it is translated.
+    let within_page = 12_u32.saturating_sub(geometry.line_shift());
+    let nr_sets = 1_u32 << bits.unwrap_or(0).min(u64::BITS.trailing_zeros()).min(within_page);
     if !one_in.is_power_of_two() || one_in > nr_sets {
         return Err(SystemError::Sets { one_in, nr_sets });
     }

@@ -79,6 +79,18 @@ impl Tags {
         self.entries[slot].store(entry(line, state), Ordering::SeqCst);
     }
 
+    /// Takes a line away for another CPU's sake. What is left says so, until its place is used.
+    pub(crate) fn invalidate(&self, line: u64) -> Option<State> {
+        let (slot, _) = self.find(line)?;
+        self.change_to(slot, line, |_| line << STATE_BITS)
+    }
+
+    /// Whether a line that is not here was last taken away for another CPU's sake.
+    pub(crate) fn was_invalidated(&self, line: u64) -> bool {
+        let left = line << STATE_BITS;
+        self.slots(line).any(|slot| self.entries[slot].load(Ordering::Relaxed) == left)
+    }
+
     /// Takes a line away.
     pub(crate) fn remove(&self, line: u64) -> Option<State> {
         let (slot, _) = self.find(line)?;
@@ -104,9 +116,13 @@ impl Tags {
 
     /// Replaces a line's state while it is in the slot; says what it was.
     fn change(&self, slot: usize, line: u64, to: impl Fn(State) -> Option<State>) -> Option<State> {
+        self.change_to(slot, line, |state| to(state).map_or(EMPTY, |state| entry(line, state)))
+    }
+
+    fn change_to(&self, slot: usize, line: u64, to: impl Fn(State) -> u64) -> Option<State> {
         let next = |now| {
             let (found, state) = decode(now)?;
-            (found == line).then(|| to(state).map_or(EMPTY, |state| entry(line, state)))
+            (found == line).then(|| to(state))
         };
         let before = self.entries[slot].fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
         before.ok().and_then(decode).map(|(_, state)| state)
@@ -123,28 +139,51 @@ impl Tags {
     }
 }
 
-/// The line that was used last in a cache, under the virtual address that it was found by. Using it
-/// again changes no order, neither of its set nor of its page's, so it may be looked up here alone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LastUsed {
-    vline: u64,
-    slot: usize,
-    entry: u64,
+/// Where lines were found of late, by the virtual addresses that they were found by: neither are these
+/// translated again nor is a set searched.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    found: Box<[Found; NR_RECENT]>,
 }
 
-impl LastUsed {
-    pub(crate) const NONE: Self = Self { vline: u64::MAX, slot: 0, entry: EMPTY };
+/// A power of two.
+const NR_RECENT: usize = 128;
 
-    pub(crate) fn new(vline: u64, slot: usize, line: u64, state: State) -> Self {
-        Self { vline, slot, entry: entry(line, state) }
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    vline: u64,
+    entry: u64,
+    set: u32,
+    way: u32,
+}
+
+impl Found {
+    const NOTHING: Self = Self { vline: u64::MAX, entry: EMPTY, set: 0, way: 0 };
+}
+
+impl Recent {
+    pub(crate) const NR_BYTES: usize = NR_RECENT * size_of::<Found>();
+
+    pub(crate) fn new() -> Self {
+        Self { found: Box::new([Found::NOTHING; NR_RECENT]) }
     }
 
-    /// Whether a virtual line is the one, is still there as it was, and may be written if it has to.
+    /// Neighbours are apart, and so are the same lines of neighbouring pages.
     #[inline]
-    pub(crate) fn is_hit(&self, tags: &Tags, vline: u64, to_write: bool) -> bool {
-        self.vline == vline
-            && (!to_write || self.entry & 3 == State::Modified as u64)
-            && tags.entries[self.slot].load(Ordering::Relaxed) == self.entry
+    fn index(vline: u64) -> usize {
+        (vline ^ vline >> 6) as usize % NR_RECENT
+    }
+
+    #[inline]
+    fn find(&self, vline: u64, to_write: bool) -> Option<&Found> {
+        let found = &self.found[Self::index(vline)];
+        let may = !to_write || found.entry & 3 == State::Modified as u64;
+        (found.vline == vline && may).then_some(found)
+    }
+
+    /// Addresses may mean other lines from now on.
+    pub(crate) fn forget(&mut self) {
+        self.found.fill(Found::NOTHING);
     }
 }
 
@@ -171,6 +210,30 @@ impl Level {
             return Some((slot, state));
         }
         self.touch_other(line, set, base)
+    }
+
+    /// Looks a line up by its virtual address: whether it was found of late and is still there as it
+    /// was, to be written if it has to. It is the last used of its set then.
+    #[inline]
+    pub(crate) fn touch_recent(&mut self, recent: &Recent, vline: u64, to_write: bool) -> bool {
+        let Some(found) = recent.find(vline, to_write) else { return false };
+        let (set, way) = (found.set as usize, found.way as usize);
+        if self.tags.entries[set * self.tags.ways + way].load(Ordering::Relaxed) != found.entry {
+            return false;
+        }
+        if self.orders[set].first() != way {
+            self.orders[set].touch(way);
+        }
+        true
+    }
+
+    /// Where a line is that was just touched, for the next time.
+    #[inline]
+    pub(crate) fn note(&self, recent: &mut Recent, vline: u64, line: u64, state: State) {
+        let set = self.tags.set(line);
+        let way = self.orders[set].first() as u32;
+        let found = Found { vline, entry: entry(line, state), set: set as u32, way };
+        recent.found[Recent::index(vline)] = found;
     }
 
     #[inline]

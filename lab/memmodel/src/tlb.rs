@@ -13,6 +13,9 @@ const HUGE_SHIFT: u32 = 21;
 /// Guesses per TLB; a power of two.
 const NR_GUESSES: usize = 64;
 
+/// Groups of sets whose last used page is known; a power of two.
+const NR_GROUPS: u64 = 16;
+
 /// Flags in the bits of a page's virtual address that are zero.
 const VALID: u64 = 1;
 const HUGE: u64 = 2;
@@ -92,6 +95,54 @@ impl Part {
     }
 }
 
+/// The last used page of each group of sets. Using it again changes no order.
+///
+/// A group is of small or of huge pages, or of both where they share sets: a page number with its size
+/// is in it, so that one is never taken for the other.
+#[derive(Debug)]
+struct Latest {
+    pages: [u64; 2 * NR_GROUPS as usize],
+    small_mask: u64,
+    huge_mask: u64,
+    /// Where the groups of huge pages begin.
+    huge: u64,
+}
+
+impl Latest {
+    const NONE: u64 = u64::MAX;
+
+    fn new(small: Part, huge: Part) -> Self {
+        Self {
+            pages: [Self::NONE; 2 * NR_GROUPS as usize],
+            small_mask: small.set_mask & (NR_GROUPS - 1),
+            huge_mask: huge.set_mask & (NR_GROUPS - 1),
+            huge: if small.begin == huge.begin { 0 } else { NR_GROUPS },
+        }
+    }
+
+    #[inline]
+    fn has(&self, vaddr: u64) -> bool {
+        let (small, huge) = (vaddr >> SMALL_SHIFT, vaddr >> HUGE_SHIFT);
+        self.pages[(small & self.small_mask) as usize] == small << 1
+            || self.pages[(self.huge | huge & self.huge_mask) as usize] == huge << 1 | 1
+    }
+
+    #[inline]
+    fn note(&mut self, vaddr: u64, is_huge: bool) {
+        if is_huge {
+            let page = vaddr >> HUGE_SHIFT;
+            self.pages[(self.huge | page & self.huge_mask) as usize] = page << 1 | 1;
+        } else {
+            let page = vaddr >> SMALL_SHIFT;
+            self.pages[(page & self.small_mask) as usize] = page << 1;
+        }
+    }
+
+    fn forget(&mut self) {
+        self.pages.fill(Self::NONE);
+    }
+}
+
 /// A TLB.
 #[derive(Debug)]
 pub(crate) struct Tlb {
@@ -99,6 +150,7 @@ pub(crate) struct Tlb {
     small: Part,
     huge: Part,
     guesses: [u32; NR_GUESSES],
+    latest: Latest,
     tick: u64,
 }
 
@@ -110,7 +162,8 @@ impl Tlb {
             .map_or(small, |huge| Part::new(geometry.entries as usize, huge.entries, huge.ways));
         let nr_entries = geometry.entries + geometry.huge.map_or(0, |huge| huge.entries);
         let entries = vec![Entry::default(); nr_entries as usize].into();
-        Self { entries, small, huge, guesses: [0; NR_GUESSES], tick: 0 }
+        let latest = Latest::new(small, huge);
+        Self { entries, small, huge, guesses: [0; NR_GUESSES], latest, tick: 0 }
     }
 
     /// A second-level TLB, whose entries are for both sizes.
@@ -122,6 +175,12 @@ impl Tlb {
     /// The physical address, if a page is here; it is the last used from now on.
     #[inline]
     pub(crate) fn translate(&mut self, vaddr: u64, space: u64) -> Option<u64> {
+        self.guess(vaddr, space)
+            .or_else(|| self.search(vaddr, space).map(|slot| self.entries[slot].translate(vaddr)))
+    }
+
+    #[inline]
+    fn guess(&mut self, vaddr: u64, space: u64) -> Option<u64> {
         self.tick += 1;
         let guess = self.guesses[(vaddr >> SMALL_SHIFT) as usize % NR_GUESSES] as usize;
         // A guess is an index of `entries`; asking with `get_mut` spares a second check.
@@ -129,9 +188,28 @@ impl Tlb {
             && entry.matches(vaddr, space)
         {
             entry.used = self.tick;
+            self.latest.note(vaddr, entry.tag & HUGE != 0);
             return Some(entry.translate(vaddr));
         }
-        self.search(vaddr, space).map(|slot| self.entries[slot].translate(vaddr))
+        None
+    }
+
+    /// Whether the page of an address is here, in the current address space, and using it changes
+    /// nothing.
+    #[inline]
+    pub(crate) fn is_latest(&self, vaddr: u64) -> bool {
+        self.latest.has(vaddr)
+    }
+
+    /// Whether the page of an address is here and quickly found; it is the last used from now on.
+    #[inline]
+    pub(crate) fn uses(&mut self, vaddr: u64, space: u64) -> bool {
+        self.latest.has(vaddr) || self.guess(vaddr, space).is_some()
+    }
+
+    /// Another address space is the current one.
+    pub(crate) fn change_space(&mut self) {
+        self.latest.forget();
     }
 
     /// The page that an address is in, if it is here; it is the last used from now on.
@@ -147,7 +225,9 @@ impl Tlb {
         let slot = slots
             .chain(self.huge.slots(vaddr >> HUGE_SHIFT))
             .find(|&slot| self.entries[slot].matches(vaddr, space))?;
-        self.entries[slot].used = self.tick;
+        let entry = &mut self.entries[slot];
+        entry.used = self.tick;
+        self.latest.note(vaddr, entry.tag & HUGE != 0);
         self.guesses[(vaddr >> SMALL_SHIFT) as usize % NR_GUESSES] = slot as u32;
         Some(slot)
     }
@@ -164,6 +244,7 @@ impl Tlb {
         let slot = slots.min_by_key(age).expect("a set has at least one way");
         let flags =
             VALID | if page.is_huge { HUGE } else { 0 } | if page.is_global { GLOBAL } else { 0 };
+        self.latest.note(vaddr, page.is_huge);
         let tag = vaddr & (u64::MAX << shift) | flags;
         self.entries[slot] = Entry { tag, page: page.page, space, used: self.tick };
         self.guesses[(vaddr >> SMALL_SHIFT) as usize % NR_GUESSES] = slot as u32;
@@ -171,6 +252,7 @@ impl Tlb {
 
     /// Forgets every page, or those of one space that are not global.
     pub(crate) fn flush(&mut self, keep: impl Fn(u64, bool) -> bool) {
+        self.latest.forget();
         for entry in &mut self.entries {
             if !keep(entry.space, entry.tag & GLOBAL != 0) {
                 entry.tag = 0;
@@ -180,6 +262,7 @@ impl Tlb {
 
     /// Forgets the page of an address, in this space and global.
     pub(crate) fn flush_page(&mut self, vaddr: u64, space: u64) {
+        self.latest.forget();
         let both =
             self.small.slots(vaddr >> SMALL_SHIFT).chain(self.huge.slots(vaddr >> HUGE_SHIFT));
         for slot in both {

@@ -7,7 +7,7 @@ use quartier_memmodel::geometry::Preset;
 
 #[test]
 fn a_cpu_takes_what_the_documentation_says() {
-    for (preset, nr_bytes) in [(Preset::Tsar, 10 * KIB), (Preset::Server, 362 * KIB)] {
+    for (preset, nr_bytes) in [(Preset::Tsar, 17 * KIB), (Preset::Server, 370 * KIB)] {
         let (_system, cpus) = machine(preset.geometry().scaled_to(1), 2, 1);
         let taken = cpus[0].nr_bytes() as u64;
         let name = preset.name();

@@ -1,125 +1,171 @@
-//! Sampling in time: what is skipped, warmed up and measured, and the error that is stated.
+//! Sampled sets against all of them, fed with the same accesses.
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
 use quartier_memmodel::geometry::Preset;
-use quartier_memmodel::{Cpu, Layout, Mode, Owner, Phase, System, SystemError, Windows};
+use quartier_memmodel::{
+    Access, Cpu, Kind, Layout, Mode, Owner, Snapshot, System, SystemError, Translation,
+};
 
-#[test]
-fn what_is_skipped_is_dropped_and_what_is_warmed_up_is_not_counted() {
-    let (system, mut cpus) = machine(small_home(), 2, 1);
-    let cpu = &mut cpus[0];
-    cpu.sample(Phase::Skipped);
-    cpu.fetch_block(NODE, 4, 60, Mode::User, &mut flat);
-    load(cpu, NODE);
-    cpu.sample(Phase::WarmUp);
-    cpu.retire(30);
-    load(cpu, NODE + 64);
-    cpu.sample(Phase::Measured);
-    cpu.retire(10);
-    load(cpu, NODE + 64);
-    load(cpu, NODE);
-    let counts = program(&system);
-    let totals = counts.totals();
-    assert_eq!((totals.instructions, totals.sampled_instructions), (100, 10));
-    assert_eq!((totals.fetches, totals.data_accesses, totals.memory_reads), (0, 2, 1));
-    assert_eq!(counts.scale(), Some(10.0));
-}
+/// Where the kernel has all memory.
+const DIRECT_MAP: u64 = 0xffff_8880_0000_0000;
 
-/// A program whose misses come and go: 1 to 16 new lines per hundred instructions.
-fn work(cpu: &mut Cpu, step: u64) {
-    cpu.retire(100);
-    let nr_lines = 1 + step / 40 % 16;
-    (0..nr_lines).for_each(|line| load(cpu, NODE + (step * 16 + line) * LINE % NODE));
-}
+const CPUS: usize = 4;
 
-const STEPS: u64 = 150_000;
-
-fn sampled(period: u64, measured: u64) -> (std::sync::Arc<System>, Windows) {
-    let (system, mut cpus) = machine(small_home(), 2, 1);
-    let mut windows = Windows::default();
-    let mut before = system.snapshot();
-    for step in 0..STEPS {
-        let phase = if step % period < measured { Phase::Measured } else { Phase::Skipped };
-        cpus[0].sample(phase);
-        work(&mut cpus[0], step);
-        if step % period == measured {
-            let after = system.snapshot();
-            windows.add(&after.since(&before).unwrap());
-            before = after;
-        }
-    }
-    (system, windows)
-}
-
-#[test]
-fn one_window_in_ten_estimates_q_within_two_percent_and_within_the_error_it_states() {
-    let (system, mut cpus) = machine(small_home(), 2, 1);
-    (0..STEPS).for_each(|step| work(&mut cpus[0], step));
-    let q = program(&system).q_mib(system.geometry());
-    // A period that is no multiple of the program's own.
-    let (_, windows) = sampled(97, 9);
-    let estimate = windows.estimate(STEPS * 100).unwrap();
-    let error = (estimate.q_mib / q - 1.0).abs();
-    assert!(error <= 0.02, "{estimate:?} for {q}");
-    assert!(error <= 3.0 * estimate.standard_error, "{estimate:?} for {q}");
-    assert!(estimate.standard_error < 0.02, "{estimate:?}");
-    assert_eq!(estimate.nr_windows as u64, STEPS.div_ceil(97));
-}
-
-#[test]
-fn fewer_windows_state_a_larger_error() {
-    let error = |period, measured| {
-        sampled(period, measured).1.estimate(STEPS * 100).unwrap().standard_error
-    };
-    let (few, many) = (error(9700, 9), error(97, 9));
-    assert!(few > 5.0 * many, "{few} and {many}");
-}
-
-#[test]
-fn without_two_windows_there_is_no_error_to_state() {
-    assert_eq!(Windows::default().estimate(100), None);
-    let (system, mut cpus) = machine(small_home(), 2, 1);
-    let before = system.snapshot();
-    work(&mut cpus[0], 0);
-    let mut windows = Windows::default();
-    windows.add(&system.snapshot().since(&before).unwrap());
-    assert_eq!(windows.estimate(100), None);
-}
-
-/// Four CPUs on an array each and a common one, from pages of 4 KiB; Q scaled.
-fn q_of_sets(preset: Preset, one_in: u32) -> f64 {
-    let layout = Layout::uniform(4, 1, NODE);
+/// A machine of one CPU a node.
+fn sampled(preset: Preset, one_in: u32) -> (Arc<System>, Vec<Cpu>) {
+    let layout = Layout::uniform(CPUS as u16, 1, NODE);
     let system = System::new_sampled(preset.geometry().scaled_to(1), layout, one_in).unwrap();
-    let mut cpus: Vec<_> = (0..4).map(|cpu| system.cpu(cpu).unwrap()).collect();
+    let mut cpus: Vec<_> = (0..CPUS).map(|cpu| system.cpu(cpu).unwrap()).collect();
     cpus.iter_mut().for_each(|cpu| cpu.attribute(Some(Owner::Program)));
-    let mut random = 1_u64;
-    for step in 0..20_000_u64 {
-        for (node, cpu) in cpus.iter_mut().enumerate() {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let next = (node as u64 + 1) % 4 * NODE;
-            let mut access = |at, access| cpu.data(at, 8, access, Mode::User, &mut walk);
-            access(next + step * 8 % (8 * MIB), quartier_memmodel::Access::Load);
-            access(next + 32 * MIB + (random >> 42), quartier_memmodel::Access::Store);
-            access((random >> 20) % MIB, quartier_memmodel::Access::Load);
-            cpu.retire(6);
-        }
-    }
-    assert_eq!(system.audit(), Vec::<String>::new());
-    system.snapshot().q_mib_scaled(Owner::Program).unwrap()
+    (system, cpus)
 }
 
-fn walk(vaddr: u64) -> Option<quartier_memmodel::Translation> {
-    flat_small(vaddr).map(|found| found.reading(3 * NODE + 48 * MIB + (vaddr >> 12 << 3)))
+/// Virtual is physical, in pages of 4 KiB whose table entries are at the end of node 3.
+fn walk(vaddr: u64) -> Option<Translation> {
+    let paddr = if vaddr >= DIRECT_MAP { vaddr - DIRECT_MAP } else { vaddr };
+    flat_small(paddr).map(|found| found.reading(3 * NODE + 48 * MIB + (paddr >> 12 << 3)))
+}
+
+/// Where the next access goes, of 2^64 places.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 >> 16
+    }
+}
+
+/// Each CPU on an array of another node, a common one, and code; so many steps.
+fn user_work(cpus: &mut [Cpu], steps: u64, random: &mut Random) {
+    for step in 0..steps {
+        for (node, cpu) in cpus.iter_mut().enumerate() {
+            let next = (node as u64 + 1) % CPUS as u64 * NODE;
+            let mut access = |at, access| cpu.data(at, 8, access, Mode::User, &mut walk);
+            access(next + step * 8 % (8 * MIB), Access::Load);
+            access(next + 32 * MIB + random.next() % (4 * MIB), Access::Store);
+            access(random.next() % MIB, Access::Load);
+            let code = 16 * MIB + random.next() % 1024 * LINE;
+            cpu.fetch_block(code, 24, 6, Mode::User, &mut walk);
+        }
+    }
+}
+
+/// Every CPU writes three lines of the kernel that all others write.
+fn kernel_work(cpus: &mut [Cpu], steps: u64) {
+    for step in 0..steps {
+        for cpu in cpus.iter_mut() {
+            let mut access = |line: u64, access| {
+                cpu.data(DIRECT_MAP + 20 * MIB + line * LINE, 8, access, Mode::Kernel, &mut walk);
+            };
+            access(5, Access::Atomic);
+            access(5 + step % 2 * 70, Access::Store);
+            access(33, Access::Load);
+        }
+    }
+}
+
+fn both(preset: Preset, one_in: u32, work: impl Fn(&mut [Cpu])) -> [Snapshot; 2] {
+    [1, one_in].map(|one_in| {
+        let (system, mut cpus) = sampled(preset, one_in);
+        work(&mut cpus);
+        assert_eq!(system.audit(), Vec::<String>::new());
+        system.snapshot()
+    })
+}
+
+fn error_of_q([all, some]: &[Snapshot; 2]) -> f64 {
+    let q = |snapshot: &Snapshot| snapshot.program.q_mib(&snapshot.geometry);
+    (q(some) / q(all) - 1.0).abs()
 }
 
 #[test]
-fn one_set_in_four_estimates_q_within_two_percent() {
+fn modelled_sets_are_as_if_none_were_left_out() {
     for preset in Preset::ALL {
-        let (all, some) = (q_of_sets(preset, 1), q_of_sets(preset, 4));
-        assert!((some / all - 1.0).abs() <= 0.02, "{}: {some} for {all} MiB", preset.name());
+        let [all, some] = both(preset, 8, |cpus| user_work(cpus, 20_000, &mut Random(1)));
+        let (of_all, of_some) =
+            (&all.program.remote_bytes_by_set, &some.program.remote_bytes_by_set);
+        let modelled: Vec<_> = (0..64).filter(|&set| of_some[set] != 0).collect();
+        assert_eq!(modelled.len(), 8);
+        for set in modelled {
+            assert_eq!(of_some[set], of_all[set], "{}: set {set}", preset.name());
+        }
     }
+}
+
+#[test]
+fn translations_and_instructions_are_counted_in_all_sets() {
+    for preset in Preset::ALL {
+        let [all, some] = both(preset, 16, |cpus| user_work(cpus, 20_000, &mut Random(2)));
+        let exact = |snapshot: &Snapshot| {
+            let totals = snapshot.program.totals();
+            let misses = [totals.dtlb_misses, totals.itlb_misses, totals.second_tlb_hits];
+            (
+                totals.instructions,
+                misses,
+                [totals.dtlb_walks, totals.itlb_walks, totals.table_reads],
+            )
+        };
+        assert_eq!(exact(&some), exact(&all), "{}", preset.name());
+    }
+}
+
+#[test]
+fn one_set_in_eight_estimates_q_within_two_percent_and_within_the_error_it_states() {
+    for preset in Preset::ALL {
+        let work = |cpus: &mut [Cpu]| {
+            user_work(cpus, 40_000, &mut Random(3));
+            kernel_work(cpus, 2000);
+        };
+        let compared = both(preset, 8, work);
+        let (error, name) = (error_of_q(&compared), preset.name());
+        let stated = compared[1].q_standard_error(Owner::Program).unwrap();
+        assert!(error <= 0.02, "{name}: off by {error}");
+        assert!(stated <= 0.02 && error <= 3.0 * stated, "{name}: off by {error}, stated {stated}");
+        let cycles = compared.map(|snapshot| snapshot.program.modelled_phase_cycles() as f64);
+        assert!((cycles[1] / cycles[0] - 1.0).abs() <= 0.05, "{name}: {cycles:?} modelled cycles");
+    }
+}
+
+/// A sample of sets would have each of these lines eight times, or not at all.
+#[test]
+fn lines_of_the_kernel_that_all_cpus_write_are_counted_as_they_are() {
+    for preset in Preset::ALL {
+        let [all, some] = both(preset, 8, |cpus| kernel_work(cpus, 5000));
+        let of = |kind| [&all, &some].map(|of| of.program.commands(kind, None).remote as f64);
+        for kind in [Kind::Write, Kind::Atomic] {
+            let [all, some] = of(kind);
+            assert!((some / all - 1.0).abs() <= 0.001, "{}: {some} of {all}", preset.name());
+        }
+    }
+}
+
+/// All that leaves is of one set: whoever models it, or does not, must say that little is known.
+#[test]
+fn sets_that_differ_state_a_large_error() {
+    let [_, even] = both(Preset::Tsar, 8, |cpus| user_work(cpus, 20_000, &mut Random(4)));
+    let stated = |offset: u64| {
+        let (system, mut cpus) = sampled(Preset::Tsar, 8);
+        for step in 0..4000 {
+            let at = 2 * NODE + step % 512 * 4096 + offset * LINE;
+            cpus[0].data(at, 8, Access::Load, Mode::User, &mut flat_small);
+        }
+        system.snapshot().q_standard_error(Owner::Program)
+    };
+    let known: Vec<_> = (0..8).filter_map(stated).collect();
+    assert_eq!(known.len(), 1, "one of eight sets is modelled");
+    assert!(known[0] > 0.5, "{known:?}");
+    assert!(even.q_standard_error(Owner::Program).unwrap() < 0.05);
+}
+
+#[test]
+fn a_run_that_is_not_sampled_has_no_error() {
+    let (system, _cpus) = sampled(Preset::Tsar, 1);
+    assert_eq!(system.snapshot().q_standard_error(Owner::Program), Some(0.0));
 }
 
 #[test]

@@ -31,6 +31,16 @@ impl Code {
         self.bytes = bytes;
     }
 
+    /// The page of memory that it begins on, by its number.
+    pub fn page(&self) -> u64 {
+        self.page
+    }
+
+    /// Whether all of it is on the page that it begins on.
+    pub fn is_on_one_page(&self) -> bool {
+        (self.vaddr & IN_PAGE) + u64::from(self.bytes) <= IN_PAGE + 1
+    }
+
     /// How long it is.
     pub fn bytes(&self) -> u32 {
         self.bytes
@@ -105,6 +115,13 @@ mod tests {
             code.extend(&Code::new(vaddr, 0, bytes));
         }
         assert_eq!((code.vaddr(), code.bytes(), code.nr_instructions()), (0x1030, 0x15, 3));
+    }
+
+    #[test]
+    fn code_that_ends_with_its_page_is_on_one() {
+        let at = |vaddr, bytes| Code::new(vaddr, 0, bytes).is_on_one_page();
+        assert!(at(0x1ff0, 16) && at(0x1000, 0x1000) && at(u64::MAX - 3, 4));
+        assert!(!at(0x1ff0, 17) && !at(u64::MAX - 3, 5));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use quartier_marker::{Facts, WORDS};
 use quartier_memmodel::{Layout, Owner, System, Walk};
 
 use crate::arguments::Arguments;
-use crate::code::Places;
-use crate::ffi::{Cpus, Ram, Register, Registers};
+use crate::code::{Code, Places};
+use crate::ffi::{Cpus, Ram, Register, Registers, Scores};
 use crate::report;
 use crate::tasks::{Tasks, Turn};
 use crate::walk::{Memory, Tables};
@@ -22,6 +22,9 @@ const SLICE_INSTRUCTIONS: u64 = 1 << 20;
 
 /// Whether a slice is due is looked at once in so many blocks of a CPU.
 const BLOCKS_PER_LOOK: u32 = 1 << 14;
+
+/// No cache has shorter lines, bytes.
+const LINE_MIN: usize = 16;
 
 /// Where counting is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,7 @@ pub struct Machine {
     pub arguments: Arguments,
     pub cpus: Cpus<Cpu>,
     pub tasks: Tasks,
+    pub scores: Scores,
     ram: Ram,
     system: Arc<System>,
     phase: AtomicU8,
@@ -66,6 +70,8 @@ pub struct Cpu {
     levels: u32,
     /// Control registers may have changed since they were read.
     is_stale: bool,
+    /// Of the instructions that translated code counted, those that the model knows of.
+    nr_retired: u64,
     /// Blocks until it is looked whether a slice is due.
     blocks_left: u32,
 }
@@ -91,6 +97,7 @@ impl Machine {
         Ok(Self {
             cpus: Cpus::new(nr_cpus),
             tasks: Tasks::default(),
+            scores: Scores::new(),
             ram: Ram::map(arguments.layout.clone())?,
             system: system.map_err(|error| error.to_string())?,
             phase: AtomicU8::new(Phase::Before as u8),
@@ -127,6 +134,7 @@ impl Machine {
             root: 0,
             levels: 4,
             is_stale: true,
+            nr_retired: 0,
             blocks_left: BLOCKS_PER_LOOK,
         })
     }
@@ -183,6 +191,20 @@ impl Machine {
             self.identify(registers, &facts);
         }
         Ok(())
+    }
+
+    /// Whether translated code counts its instructions itself, and calls only for what is modelled.
+    /// Where all CPUs run in one thread, QEMU does not tell them apart in translated code.
+    pub fn is_sampled(&self) -> bool {
+        self.arguments.sets_one_in > 1 && !self.arguments.single
+    }
+
+    /// Whether a block of code has to be heard of each time that it is executed: a line of it is
+    /// modelled, or it is on two pages.
+    pub fn models(&self, code: &Code) -> bool {
+        let (begin, end) = (code.vaddr(), code.vaddr() + u64::from(code.bytes().max(1)) - 1);
+        let mut pieces = (begin..=end).step_by(LINE_MIN).chain([end]);
+        !code.is_on_one_page() || pieces.any(|address| self.system.models(address))
     }
 
     /// `task` runs on this CPU from now on.
@@ -285,6 +307,14 @@ impl Machine {
 }
 
 impl Cpu {
+    /// The model learns of the instructions that translated code has counted.
+    #[inline]
+    pub fn catch_up(&mut self, nr_instructions: u64) {
+        let new = nr_instructions - self.nr_retired;
+        self.nr_retired = nr_instructions;
+        self.model.retire(new as u32);
+    }
+
     /// Control registers may be about to change.
     pub fn stale(&mut self) {
         self.is_stale = true;

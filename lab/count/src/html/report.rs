@@ -286,7 +286,7 @@ fn how(page: &mut Page, report: &Report) {
         escape(&report.qemu),
         escape(&report.kernel),
         escape(&words::machine(&report.machine)),
-        escape(&words::rest(report.rest.as_ref())),
+        escape(&words::rest(&report.rest)),
     ));
     let row = |(at, moment): (usize, &crate::MomentAt)| {
         let name = match moment.at {

@@ -2,16 +2,14 @@
 
 mod levels;
 mod modelled;
-mod sample;
 mod tally;
 
-use quartier_memmodel::Snapshot;
 use quartier_memmodel::geometry::Geometry;
+use quartier_memmodel::{Owner, Snapshot};
 use serde::{Deserialize, Serialize};
 
 pub use levels::{Level, LevelName, Service};
 pub use modelled::{CpuTime, Modelled};
-use sample::Factors;
 pub use tally::{Asked, ClassCommands, Commands, KindCommands, KindCounts, Tally};
 
 use crate::recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
@@ -50,9 +48,8 @@ pub struct Report {
     pub mode: CountMode,
     /// The program's commands.
     pub program: Tally,
-    /// Commands of everything else in the guest meanwhile, in none of the other numbers; absent if no
-    /// sample fell on it.
-    pub rest: Option<Tally>,
+    /// Commands of everything else in the guest meanwhile, in none of the other numbers.
+    pub rest: Tally,
     /// What each cache and TLB held for the program; those that the machine lacks are not listed.
     pub levels: Vec<Level>,
     /// What served the program where its private caches did not.
@@ -99,12 +96,6 @@ pub enum ReportError {
         "there is no parallel phase: the program never began a second thread; ask for the whole run"
     )]
     NoSecondThread,
-    /// All of the phase lies between two samples.
-    #[error(
-        "no sample fell on the program in this phase, so nothing is known of it: count every access, or \
-         give the program more to do"
-    )]
-    NothingMeasured,
     /// Marks that cannot follow each other.
     #[error("this recording is damaged: its counts go backwards between two marks; count again")]
     Backwards,
@@ -134,12 +125,6 @@ impl Report {
         let mut notes = recording.notes.clone();
         let (from, to) = bounds(recording, phase, &mut notes)?;
         let counted = to.snapshot.since(&from.snapshot).ok_or(ReportError::Backwards)?;
-        let second_tlb_cycles = counted.geometry.cost.second_tlb_cycles;
-        let program =
-            Factors::of(&counted.program, &counted).ok_or(ReportError::NothingMeasured)?;
-        let rest = Factors::of(&counted.rest, &counted);
-        let counted =
-            Snapshot { program: program.counts(&counted.program, second_tlb_cycles), ..counted };
         let instructions =
             to.instructions.checked_sub(from.instructions).ok_or(ReportError::Backwards)?;
         let moments = recording
@@ -154,16 +139,14 @@ impl Report {
             machine: recording.machine.clone(),
             kernel: recording.kernel.clone(),
             qemu: recording.qemu.clone(),
-            mode: recording.mode,
+            mode: mode(recording.mode, &counted),
             program: Tally::new(&counted.program, &counted),
-            rest: rest.map(|factors| {
-                Tally::new(&factors.counts(&counted.rest, second_tlb_cycles), &counted)
-            }),
+            rest: Tally::new(&counted.rest, &counted),
             levels: levels::of(&counted),
             service: Service::of(&counted.program),
             modelled: Modelled::new(&counted),
             moments: moments.collect(),
-            slices: recording.slices.iter().map(|slice| program.slice(slice)).collect(),
+            slices: recording.slices.clone(),
             notes,
             geometry: counted.geometry,
         })
@@ -187,6 +170,15 @@ impl Report {
         };
         Some((from, from.saturating_add(self.instructions)))
     }
+}
+
+/// How a phase was counted: the error of a sample is the phase's own, two standard errors, if there is
+/// enough to tell.
+fn mode(of_run: CountMode, counted: &Snapshot) -> CountMode {
+    let CountMode::Sampled { one_in, error_percent } = of_run else { return of_run };
+    let of_phase = counted.q_standard_error(Owner::Program).filter(|_| counted.sets_one_in > 1);
+    let error_percent = of_phase.map_or(error_percent, |error| (200.0 * error).min(100.0));
+    CountMode::Sampled { one_in, error_percent }
 }
 
 /// The marks between which a phase lies.

@@ -259,7 +259,7 @@ fn stalls_percent(report: &Report) -> Option<f64> {
 
 fn tail(out: &mut String, report: &Report) {
     out.push('\n');
-    paragraph(out, "", &words::rest(report.rest.as_ref()));
+    paragraph(out, "", &words::rest(&report.rest));
     paragraph(out, "", &words::mode(report.mode));
     for note in &report.notes {
         paragraph(out, "  ", &format!("note: {}", words::clean(note)));

@@ -26,9 +26,8 @@ pub struct MadeUp {
     pub hot_node: u16,
     pub mode: CountMode,
     pub has_threads: bool,
-    /// Sets of the caches that were modelled, and windows of time that were measured: one in so many.
+    /// One in so many sets of the caches was modelled.
     pub sets_one_in: u32,
-    pub windows_one_in: u64,
 }
 
 impl MadeUp {
@@ -44,7 +43,6 @@ impl MadeUp {
             mode: CountMode::Parallel,
             has_threads: true,
             sets_one_in: 1,
-            windows_one_in: 1,
         }
     }
 
@@ -122,7 +120,6 @@ impl MadeUp {
             let stall_millicycles = busy.saturating_mul(1000).saturating_mul(far);
             let totals = Totals {
                 instructions,
-                sampled_instructions: instructions / self.windows_one_in,
                 fetches: busy.saturating_mul(18),
                 data_accesses: busy.saturating_mul(25),
                 l1i_misses: busy / 6,
@@ -152,7 +149,7 @@ impl MadeUp {
         let nodes = || 0..self.nr_nodes();
         let pairs = nodes().flat_map(|from| nodes().map(move |to| (from, to)));
         let pairs = pairs.map(|nodes| self.pair(nodes, part)).filter(|pair| pair.nr_commands() > 0);
-        Counts { cpus: self.cpus(part), pairs: pairs.collect() }
+        Counts { cpus: self.cpus(part), pairs: pairs.collect(), ..Counts::default() }
     }
 
     fn mark(&self, at: Moment, part: Part) -> Mark {

@@ -12,14 +12,24 @@ impl Cpu {
     /// Takes a line out of the place that another needs.
     pub(super) fn evict(&mut self, victim: Option<u64>, place: Place<'_>, class: Class) {
         let Some(victim) = victim else { return };
+        let sample = self.sample;
+        self.sample.weight = sample.of_set;
         let served = self.system.evict(self.index, victim, place);
         if let Some(home) = served.target {
-            self.write_back(home, class);
+            self.write_back(home, victim, class);
             let cache = self.system.last_level_for(self.index, home);
             let request = Request::write(Some(cache), self.line_bytes());
             self.charge(&Request { path: Some(home), ..request });
         }
-        self.finish(&served, class, self.system.home_of_line(victim));
+        self.finish(&served, class, victim);
+        self.sample = sample;
+    }
+
+    /// The request that is under way depends on what CPUs do, and not on what else is in the set.
+    pub(super) fn stands_for_itself(&mut self) {
+        if self.sample.is_everywhere {
+            self.sample.weight = 1;
+        }
     }
 
     /// Counts what became of a request, and its command.
@@ -42,10 +52,10 @@ impl Cpu {
             Source::Memory => Some(Event::MemoryReads),
         };
         if let Some(event) = event {
-            self.meter.count(self.plane, event, 1);
+            self.count(event, 1);
         }
         if let Some(target) = served.target {
-            self.meter.command(self.plane, target, kind, class, moved);
+            self.command(target, line, kind, class, moved);
         }
         let cache = match served.source {
             Source::Owner(_) if self.system.geometry.last_level.side == Side::Home => None,
@@ -62,25 +72,45 @@ impl Cpu {
             nr_lines: u32::from(is_line),
             nr_requests: moved.commands as u32,
         });
-        self.finish(served, class, self.system.home_of_line(line));
+        self.finish(served, class, line);
     }
 
     /// Counts what a request brought about besides.
-    pub(super) fn finish(&mut self, served: &Served, class: Class, home: Option<u16>) {
-        self.meter.count(self.plane, Event::Invalidations, u64::from(served.nr_invalidated));
+    pub(super) fn finish(&mut self, served: &Served, class: Class, line: u64) {
+        self.count(Event::Invalidations, u64::from(served.nr_invalidated));
+        // The rest is because of other lines in the set.
+        self.sample.weight = self.sample.of_set;
         for &home in served.write_backs.homes() {
-            self.write_back(home, class);
+            // A line that a last level replaces is of the same set as the one that it makes room for.
+            self.write_back(home, line, class);
             let request = Request::write(None, self.line_bytes());
             self.charge(&Request { path: Some(home), memory: Some(home), ..request });
         }
+        let home = self.system.home_of_line(line);
         for _ in 0..served.nr_memory_writes {
             self.charge(&Request { memory: home, ..Request::write(None, 0) });
         }
     }
 
-    fn write_back(&mut self, home: u16, class: Class) {
-        self.meter.count(self.plane, Event::WriteBacks, 1);
-        self.meter.command(self.plane, home, Kind::Write, class, Moved::LINE);
+    fn write_back(&mut self, home: u16, line: u64, class: Class) {
+        self.count(Event::WriteBacks, 1);
+        self.command(home, line, Kind::Write, class, Moved::LINE);
+    }
+
+    fn command(&mut self, target: u16, line: u64, kind: Kind, class: Class, moved: Moved) {
+        let weight = u64::from(self.sample.weight);
+        self.meter.command(self.plane, target, kind, class, moved.times(weight));
+        // What stands for itself alone adds nothing to the error.
+        if target != self.node && self.sample.weight == self.sets.one_in {
+            let lines = (moved.commands - moved.words) * u64::from(self.line_bytes());
+            let bytes = lines + moved.words * u64::from(self.word_bytes());
+            self.meter.remote(self.plane, self.sets.of(line), bytes);
+        }
+    }
+
+    /// Counts an event of a modelled set, which stands for those of others.
+    pub(super) fn count(&self, event: Event, by: u64) {
+        self.meter.count(self.plane, event, by * u64::from(self.sample.weight));
     }
 
     fn line_bytes(&self) -> u32 {
@@ -94,7 +124,7 @@ impl Cpu {
     pub(super) fn stall_for_l2(&mut self) {
         let cost = &self.system.geometry.cost;
         let millicycles = u64::from(cost.l2_cycles) * 1000 / u64::from(cost.reads_in_flight);
-        self.stall(millicycles);
+        self.stall(millicycles * u64::from(self.sample.weight));
     }
 
     pub(super) fn stall(&mut self, millicycles: u64) {
@@ -102,7 +132,8 @@ impl Cpu {
     }
 
     pub(super) fn charge(&mut self, request: &Request) {
-        let millicycles = self.clock.charge(&self.system, &self.meter, self.node, request);
+        let millicycles =
+            self.clock.charge(&self.system, &self.meter, self.node, request, self.sample.weight);
         self.stall(millicycles);
     }
 }

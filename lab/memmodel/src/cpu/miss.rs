@@ -16,6 +16,7 @@ impl Cpu {
         if !self.sets.are_modelled(line) {
             return;
         }
+        self.sample = self.sets.sample(line, false);
         let enters = self.system.geometry.walks_enter;
         let is_hit = match enters {
             WalksEnter::L1d => self.l1d.touch(line).is_some(),
@@ -26,7 +27,7 @@ impl Cpu {
             return;
         }
         let Some(home) = self.home(line) else { return };
-        self.meter.count(self.plane, Event::TableMisses, 1);
+        self.count(Event::TableMisses, 1);
         match enters {
             WalksEnter::L1d => self.fill(First::Data, line, home, kind, Class::Walk),
             WalksEnter::L2 => {
@@ -43,7 +44,7 @@ impl Cpu {
     pub(super) fn home(&mut self, line: u64) -> Option<u16> {
         let home = self.system.home_of_line(line);
         if home.is_none() {
-            self.meter.count(self.plane, Event::DeviceAccesses, 1);
+            self.count(Event::DeviceAccesses, 1);
         }
         home
     }
@@ -51,14 +52,21 @@ impl Cpu {
     /// A line to be read is not in its first level.
     #[cold]
     pub(super) fn miss(&mut self, side: First, line: u64, kind: Kind, class: Class) {
-        self.forget_last_used();
         let Some(home) = self.home(line) else { return };
+        if side == First::Data && self.was_invalidated(line) {
+            self.stands_for_itself();
+        }
         let event = match side {
             First::Instruction => Event::L1iMisses,
             First::Data => Event::L1dReadMisses,
         };
-        self.meter.count(self.plane, event, 1);
+        self.count(event, 1);
         self.fill(side, line, home, kind, class);
+    }
+
+    /// Whether the CPU would have a line if another had not taken it away.
+    fn was_invalidated(&self, line: u64) -> bool {
+        self.l2.as_ref().unwrap_or(&self.l1d).tags.was_invalidated(line)
     }
 
     /// Brings a line to a first level.
@@ -95,7 +103,7 @@ impl Cpu {
     ) -> Option<usize> {
         let l2 = self.l2.as_mut()?;
         if let Some((slot, _)) = l2.touch(line) {
-            self.meter.count(self.plane, Event::L2Hits, 1);
+            self.count(Event::L2Hits, 1);
             self.stall_for_l2();
             return Some(slot);
         }
@@ -141,7 +149,6 @@ impl Cpu {
         kind: Kind,
         class: Class,
     ) {
-        self.forget_last_used();
         if let Some((slot, State::Exclusive)) = hit
             && self.l1d.tags.dirty(slot, line)
         {
@@ -150,14 +157,18 @@ impl Cpu {
         }
         let Some(home) = self.home(line) else { return };
         if !self.writes_back {
-            self.meter.count(self.plane, Event::StoresThrough, 1);
+            self.stands_for_itself();
+            self.count(Event::StoresThrough, 1);
             let served = self.system.write_through(self.index, line, home);
             let moved = if kind == Kind::Atomic { Moved::TWO_WORDS } else { Moved::WORD };
             self.account(&served, line, home, kind, class, moved);
             return;
         }
         if hit.is_none() {
-            self.meter.count(self.plane, Event::L1dWriteMisses, 1);
+            if self.was_invalidated(line) {
+                self.stands_for_itself();
+            }
+            self.count(Event::L1dWriteMisses, 1);
         }
         if self.l2.is_some() {
             self.own_over_l2(line, home, hit.is_some(), kind, class);
@@ -190,8 +201,9 @@ impl Cpu {
     fn own_over_l2(&mut self, line: u64, home: u16, was_hit: bool, kind: Kind, class: Class) {
         let Some(l2) = self.l2.as_mut() else { return };
         let found = l2.touch(line);
+        let tags = l2.tags.clone();
         if found.is_some() && !was_hit {
-            self.meter.count(self.plane, Event::L2Hits, 1);
+            self.count(Event::L2Hits, 1);
         }
         let slot = match found {
             Some((slot, State::Exclusive | State::Modified)) => {
@@ -199,7 +211,6 @@ impl Cpu {
                 slot
             }
             Some((slot, State::Shared)) => {
-                let tags = l2.tags.clone();
                 self.own(
                     line,
                     home,
@@ -211,8 +222,8 @@ impl Cpu {
                 slot
             }
             None => {
+                let Some(l2) = self.l2.as_mut() else { return };
                 let (slot, victim) = l2.room(line);
-                let tags = l2.tags.clone();
                 let place = Place { tags: &tags, slot, is_written: true };
                 self.evict(victim, place, class);
                 self.own(line, home, place, was_hit, kind, class);
@@ -234,7 +245,8 @@ impl Cpu {
         let served = self.system.own(self.index, line, home, place);
         let moved = match served.source {
             Source::Asker => {
-                self.meter.count(self.plane, Event::Upgrades, 1);
+                self.stands_for_itself();
+                self.count(Event::Upgrades, 1);
                 Moved::WORD
             }
             // Nothing but the order to drop copies left the last level's CPUs.
@@ -243,7 +255,7 @@ impl Cpu {
         };
         if had_line && served.source != Source::Asker {
             // Somebody took it away since it was looked up.
-            self.meter.count(self.plane, Event::L1dWriteMisses, 1);
+            self.count(Event::L1dWriteMisses, 1);
         }
         self.account(&served, line, home, kind, class, moved);
     }

@@ -10,9 +10,8 @@ use crate::cost::Clock;
 use crate::geometry::WritePolicy;
 use crate::kinds::{Access, Event, Kind, Mode, Owner};
 use crate::meter::{Meter, UNCOUNTED};
-use crate::sample::Phase;
-use crate::system::{Sets, System};
-use crate::tags::{LastUsed, Level, State};
+use crate::system::{Near, Sets, System};
+use crate::tags::{Level, Recent, State};
 use crate::tlb::{Page, Tlb};
 
 /// Address spaces are told apart by this.
@@ -28,24 +27,34 @@ pub struct Cpu {
     meter: Arc<Meter>,
     index: u16,
     node: u16,
-    /// On whose account instructions are: an owner's plane, or the uncounted one.
-    account: usize,
-    /// Where all other counts go: there too, but for a phase that is not measured.
+    /// On whose account counts go: an owner's plane, or the uncounted one.
     plane: usize,
-    phase: Phase,
+    sample: Sample,
     space: Asid,
     line_shift: u32,
     writes_back: bool,
     sets: Sets,
-    itlb: Tlb,
+    near: Near,
     dtlb: Tlb,
+    itlb: Tlb,
     second_tlb: Option<Tlb>,
     l1i: Level,
     l1d: Level,
     l2: Option<Level>,
-    last_fetch: LastUsed,
-    last_data: LastUsed,
+    recent_code: Recent,
+    recent_data: Recent,
     clock: Clock,
+}
+
+/// What the access that is under way stands for, where sets are sampled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// So many accesses in all that depends on what else is in its set: none in a set that is left out.
+    pub(crate) of_set: u32,
+    /// And so many in all else.
+    pub(crate) weight: u32,
+    /// It is modelled in every set, so that it stands for itself where its set does not matter.
+    pub(crate) is_everywhere: bool,
 }
 
 /// Which first level.
@@ -64,21 +73,21 @@ impl Cpu {
             meter: Arc::clone(&system.meters[index]),
             index: index as u16,
             node,
-            account: UNCOUNTED,
             plane: UNCOUNTED,
-            phase: Phase::Measured,
+            sample: Sample::default(),
             space: 0,
             line_shift: geometry.line_shift(),
             writes_back: geometry.l1d.write == WritePolicy::Back,
             sets: system.sets,
+            near: Near::new(system.sets, geometry.line_shift()),
             itlb: Tlb::new(&geometry.itlb),
             dtlb: Tlb::new(&geometry.dtlb),
             second_tlb: geometry.second_tlb.map(Tlb::unified),
             l1i: Level::new(tags.l1i.clone()),
             l1d: Level::new(tags.l1d.clone()),
             l2: tags.l2.as_ref().map(|l2| Level::new(l2.clone())),
-            last_fetch: LastUsed::NONE,
-            last_data: LastUsed::NONE,
+            recent_code: Recent::new(),
+            recent_data: Recent::new(),
             clock: Clock::new(system),
             system: Arc::clone(system),
         }
@@ -87,14 +96,7 @@ impl Cpu {
     /// On whose account counts go from now on; `None` counts nothing. Caches are kept warm either way.
     #[inline]
     pub fn attribute(&mut self, owner: Option<Owner>) {
-        self.account = owner.map_or(UNCOUNTED, |owner| owner as usize);
-        self.plane = if self.phase == Phase::Measured { self.account } else { UNCOUNTED };
-    }
-
-    /// Begins a phase of a run that is sampled in time; a new CPU is [`Phase::Measured`].
-    pub fn sample(&mut self, phase: Phase) {
-        self.phase = phase;
-        self.plane = if phase == Phase::Measured { self.account } else { UNCOUNTED };
+        self.plane = owner.map_or(UNCOUNTED, |owner| owner as usize);
     }
 
     /// One instruction is fetched and retired, from the line of its first byte.
@@ -114,9 +116,6 @@ impl Cpu {
         walker: &mut impl Walk,
     ) {
         self.retire(nr_instructions);
-        if self.phase == Phase::Skipped {
-            return;
-        }
         if is_within_line(vaddr, bytes, self.line_shift) {
             return self.fetch_line(vaddr, mode, walker);
         }
@@ -128,11 +127,7 @@ impl Cpu {
     /// Instructions are retired that were fetched otherwise.
     #[inline]
     pub fn retire(&mut self, nr_instructions: u32) {
-        let nr_instructions = u64::from(nr_instructions);
-        self.meter.count(self.account, Event::Instructions, nr_instructions);
-        if self.phase == Phase::Measured {
-            self.meter.count(self.plane, Event::SampledInstructions, nr_instructions);
-        }
+        self.meter.count(self.plane, Event::Instructions, u64::from(nr_instructions));
     }
 
     /// Data is accessed; what crosses the end of a line or page is an access to each.
@@ -145,9 +140,6 @@ impl Cpu {
         mode: Mode,
         walker: &mut impl Walk,
     ) {
-        if self.phase == Phase::Skipped {
-            return;
-        }
         if is_within_line(vaddr, bytes, self.line_shift) {
             return self.data_line(vaddr, access, mode, walker);
         }
@@ -171,7 +163,7 @@ impl Cpu {
     /// come back (PCID); otherwise only global translations stay.
     pub fn switch_space(&mut self, asid: Asid, keep: bool) {
         self.space = asid;
-        self.forget_last_used();
+        self.each_tlb(Tlb::change_space);
         if !keep {
             self.each_tlb(|tlb| tlb.flush(|_, is_global| is_global));
         }
@@ -183,11 +175,14 @@ impl Cpu {
         let second = self.second_tlb.as_ref().map_or(0, Tlb::nr_bytes);
         let l2 = self.l2.as_ref().map_or(0, Level::nr_bytes);
         let first = self.l1i.nr_bytes() + self.l1d.nr_bytes();
-        self.itlb.nr_bytes() + self.dtlb.nr_bytes() + second + l2 + first + self.clock.nr_bytes()
+        let recent = 2 * Recent::NR_BYTES;
+        let tlbs = self.itlb.nr_bytes() + self.dtlb.nr_bytes() + second;
+        tlbs + l2 + first + recent + self.clock.nr_bytes()
     }
 
     fn each_tlb(&mut self, mut f: impl FnMut(&mut Tlb)) {
-        self.forget_last_used();
+        self.recent_code.forget();
+        self.recent_data.forget();
         f(&mut self.itlb);
         f(&mut self.dtlb);
         if let Some(second) = &mut self.second_tlb {
@@ -195,12 +190,25 @@ impl Cpu {
         }
     }
 
+    /// Whether an access of a program's data, of up to 16 bytes, changes nothing that is modelled: its set
+    /// is left out, and its page was the last used of its TLB's. To be asked first, as it is most of
+    /// a sampled run's cost.
+    #[inline]
+    #[must_use]
+    pub fn leaves_out(&self, vaddr: u64) -> bool {
+        !self.near.has(vaddr) && self.dtlb.is_latest(vaddr)
+    }
+
     #[inline]
     fn fetch_line(&mut self, vaddr: u64, mode: Mode, walker: &mut impl Walk) {
-        let vline = vaddr >> self.line_shift;
-        if self.last_fetch.is_hit(&self.l1i.tags, vline, false) {
-            self.meter.count(self.plane, Event::Fetches, 1);
+        if !self.sets.are_modelled(vaddr >> self.line_shift) && self.itlb.is_latest(vaddr) {
             return;
+        }
+        let vline = vaddr >> self.line_shift;
+        if self.itlb.uses(vaddr, self.space)
+            && self.l1i.touch_recent(&self.recent_code, vline, false)
+        {
+            return self.meter.count(self.plane, Event::Fetches, u64::from(self.sets.one_in));
         }
         let paddr = match self.itlb.translate(vaddr, self.space) {
             Some(paddr) => paddr,
@@ -209,13 +217,14 @@ impl Cpu {
                 None => return,
             },
         };
-        self.meter.count(self.plane, Event::Fetches, 1);
         let line = paddr >> self.line_shift;
         if !self.sets.are_modelled(line) {
             return;
         }
+        self.sample = self.sets.sample(line, false);
+        self.count(Event::Fetches, 1);
         match self.l1i.touch(line) {
-            Some((slot, state)) => self.last_fetch = LastUsed::new(vline, slot, line, state),
+            Some((_, state)) => self.l1i.note(&mut self.recent_code, vline, line, state),
             None => self.miss(First::Instruction, line, Kind::Instruction, mode.class()),
         }
     }
@@ -223,9 +232,16 @@ impl Cpu {
     #[inline]
     fn data_line(&mut self, vaddr: u64, access: Access, mode: Mode, walker: &mut impl Walk) {
         let vline = vaddr >> self.line_shift;
-        if self.last_data.is_hit(&self.l1d.tags, vline, access != Access::Load) {
-            self.meter.count(self.plane, Event::DataAccesses, 1);
+        let is_everywhere = is_kernels(vaddr);
+        let is_modelled = self.sets.are_modelled(vline);
+        if !is_modelled && !is_everywhere && self.dtlb.is_latest(vaddr) {
             return;
+        }
+        if self.dtlb.uses(vaddr, self.space)
+            && self.l1d.touch_recent(&self.recent_data, vline, access != Access::Load)
+        {
+            let nr = if is_modelled { self.sets.one_in } else { 0 };
+            return self.meter.count(self.plane, Event::DataAccesses, u64::from(nr));
         }
         let paddr = match self.dtlb.translate(vaddr, self.space) {
             Some(paddr) => paddr,
@@ -234,26 +250,21 @@ impl Cpu {
                 None => return,
             },
         };
-        self.meter.count(self.plane, Event::DataAccesses, 1);
         let line = paddr >> self.line_shift;
-        if !self.sets.are_modelled(line) {
+        if !is_modelled && !is_everywhere {
             return;
         }
+        self.sample = self.sets.sample(line, is_everywhere);
+        self.count(Event::DataAccesses, 1);
         let hit = self.l1d.touch(line);
         match (access, hit) {
-            (Access::Load, Some((slot, state))) | (_, Some((slot, state @ State::Modified))) => {
-                self.last_data = LastUsed::new(vline, slot, line, state);
+            (Access::Load, Some((_, state))) | (_, Some((_, state @ State::Modified))) => {
+                self.l1d.note(&mut self.recent_data, vline, line, state);
             }
             (Access::Load, None) => self.miss(First::Data, line, Kind::Read, mode.class()),
             (Access::Store, _) => self.write(line, hit, Kind::Write, mode.class()),
             (Access::Atomic, _) => self.write(line, hit, Kind::Atomic, mode.class()),
         }
-    }
-
-    /// Something else was used in a cache or TLB.
-    fn forget_last_used(&mut self) {
-        self.last_fetch = LastUsed::NONE;
-        self.last_data = LastUsed::NONE;
     }
 
     #[cold]
@@ -262,7 +273,6 @@ impl Cpu {
             First::Instruction => (Event::ItlbMisses, Event::ItlbWalks, Kind::InstructionTlb),
             First::Data => (Event::DtlbMisses, Event::DtlbWalks, Kind::DataTlb),
         };
-        self.forget_last_used();
         self.meter.count(self.plane, miss, 1);
         let space = self.space;
         if let Some(page) = self.second_tlb.as_mut().and_then(|tlb| tlb.find(vaddr, space)) {
@@ -294,6 +304,13 @@ impl Cpu {
             First::Data => &mut self.dtlb,
         }
     }
+}
+
+/// Whether an address is the kernel's. Few accesses are, but to lines that all CPUs write: of these a
+/// sample of sets would have too many or none.
+#[inline]
+fn is_kernels(vaddr: u64) -> bool {
+    vaddr >> 63 != 0
 }
 
 #[inline]

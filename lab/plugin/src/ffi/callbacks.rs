@@ -13,6 +13,9 @@ use super::translation::on_block;
 use crate::code::Code;
 use crate::machine::{Cpu, Machine, Phase};
 
+/// No page of code has this number.
+const NO_PAGE: u64 = 0;
+
 static ID: OnceLock<u64> = OnceLock::new();
 
 /// Bits of the word that [`on_data`] gets: the kernel accesses,
@@ -128,11 +131,46 @@ pub extern "C" fn on_fetch(said: c_uint, word: *mut c_void) {
         let mode = if vaddr >> 63 != 0 { Mode::Kernel } else { Mode::User };
         let Some(mut tables) = machine.tables(cpu) else { return };
         let (bytes, instructions) = (code.bytes(), code.nr_instructions());
-        cpu.model.fetch_block(vaddr, bytes, instructions, mode, &mut tables);
+        if machine.is_sampled() {
+            catch_up(machine, said, cpu);
+            set_page(machine, said, if code.is_on_one_page() { code.page() } else { NO_PAGE });
+            cpu.model.fetch_block(vaddr, bytes, 0, mode, &mut tables);
+        } else {
+            cpu.model.fetch_block(vaddr, bytes, instructions, mode, &mut tables);
+        }
         machine.tick(cpu);
     });
 }
 
+/// The model learns how many instructions translated code has counted, if it does.
+fn catch_up(machine: &Machine, said: c_uint, cpu: &mut Cpu) {
+    if machine.is_sampled() {
+        // SAFETY: only called in callbacks of that CPU.
+        cpu.catch_up(unsafe { machine.scores.of(said as usize) }.instructions.get());
+    }
+}
+
+/// Blocks of `page` do not call from now on for being on another page than the last.
+fn set_page(machine: &Machine, said: c_uint, page: u64) {
+    if machine.is_sampled() {
+        // SAFETY: only called in callbacks of that CPU.
+        unsafe { machine.scores.of(said as usize) }.page.set(page);
+    }
+}
+
+/// As [`on_data`], in a run that is sampled: most accesses end here.
+pub extern "C" fn on_sampled_data(said: c_uint, info: u32, vaddr: u64, word: *mut c_void) {
+    if let Some(machine) = machine()
+        // SAFETY: as in `with_cpu`.
+        && let Some(cpu) = unsafe { machine.cpus.get(said as usize) }
+        && cpu.model.leaves_out(vaddr)
+    {
+        return;
+    }
+    on_data(said, info, vaddr, word);
+}
+
+#[inline(never)]
 pub extern "C" fn on_data(said: c_uint, info: u32, vaddr: u64, word: *mut c_void) {
     let word = word as usize;
     let mode = if word & KERNEL != 0 { Mode::Kernel } else { Mode::User };
@@ -141,27 +179,32 @@ pub extern "C" fn on_data(said: c_uint, info: u32, vaddr: u64, word: *mut c_void
         (true, false) => Access::Store,
         (true, true) => Access::Atomic,
     };
-    // SAFETY: what QEMU says of this access, asked while it lasts.
-    let bytes = 1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) };
     with_cpu(said, |machine, cpu| {
+        // SAFETY: what QEMU says of this access, asked while it lasts.
+        let bytes = 1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) };
         let Some(mut tables) = machine.tables(cpu) else { return };
         cpu.model.data(vaddr, bytes, access, mode, &mut tables);
     });
 }
 
 pub extern "C" fn on_write_root(said: c_uint, _word: *mut c_void) {
-    with_cpu(said, |_, cpu| cpu.stale());
+    with_cpu(said, |machine, cpu| {
+        set_page(machine, said, NO_PAGE);
+        cpu.stale();
+    });
 }
 
 pub extern "C" fn on_flush_all(said: c_uint, _word: *mut c_void) {
-    with_cpu(said, |_, cpu| {
+    with_cpu(said, |machine, cpu| {
+        set_page(machine, said, NO_PAGE);
         cpu.stale();
         cpu.model.flush_all();
     });
 }
 
 pub extern "C" fn on_flush_page(said: c_uint, register: *mut c_void) {
-    with_cpu(said, |_, cpu| {
+    with_cpu(said, |machine, cpu| {
+        set_page(machine, said, NO_PAGE);
         let vaddr = cpu.registers.read(Register::General(register as usize as u8));
         cpu.places.forget();
         cpu.model.flush_page(vaddr);
@@ -171,6 +214,7 @@ pub extern "C" fn on_flush_page(said: c_uint, register: *mut c_void) {
 pub extern "C" fn on_switch(said: c_uint, _word: *mut c_void) {
     with_cpu(said, |machine, cpu| {
         let task = cpu.registers.read(Register::ARGUMENTS[1]);
+        catch_up(machine, said, cpu);
         machine.switched(cpu, task);
     });
 }

@@ -50,6 +50,25 @@ pub struct Info {
     pub max_vcpus: c_int,
 }
 
+/// Values that translated code may look at and change itself, one for each virtual CPU.
+#[repr(C)]
+pub struct Scoreboard {
+    _private: [u8; 0],
+}
+
+/// Eight bytes of them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub scores: *mut Scoreboard,
+    pub offset: usize,
+}
+
+/// Translated code adds to an entry.
+pub const ADD: c_int = 0;
+/// A callback comes if an entry is not as said.
+pub const NOT_EQUAL: c_int = 3;
+
 /// A callback that reads no register.
 pub const REGISTERS_NONE: c_int = 0;
 /// A callback that reads registers.
@@ -78,6 +97,23 @@ unsafe extern "C" {
         registers: c_int,
         data: *mut c_void,
     );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cond_cb(
+        block: *mut Block,
+        callback: OnExecution,
+        registers: c_int,
+        condition: c_int,
+        entry: Entry,
+        value: u64,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+        block: *mut Block,
+        operation: c_int,
+        entry: Entry,
+        value: u64,
+    );
+    pub fn qemu_plugin_scoreboard_new(size: usize) -> *mut Scoreboard;
+    pub fn qemu_plugin_scoreboard_find(scores: *mut Scoreboard, cpu: c_uint) -> *mut c_void;
     pub fn qemu_plugin_register_vcpu_insn_exec_cb(
         instruction: *mut Instruction,
         callback: OnExecution,

@@ -10,8 +10,10 @@ mod declarations;
 mod install;
 mod ram;
 mod registers;
+mod scores;
 mod translation;
 
 pub use cpus::Cpus;
 pub use ram::Ram;
 pub use registers::{Register, Registers};
+pub use scores::Scores;

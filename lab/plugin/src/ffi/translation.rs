@@ -37,17 +37,34 @@ pub extern "C" fn on_block(_id: u64, block: *mut Block) {
         }
     }
     if let Some(code) = code {
-        // QEMU may call back with it until it ends, and does not say when it no longer will.
-        let code: *mut Code = Box::leak(Box::new(code));
-        // SAFETY: the block is good in this callback; the word is what `on_fetch` expects.
-        unsafe {
-            qemu::qemu_plugin_register_vcpu_tb_exec_cb(
+        on_fetch(machine, block, code);
+    }
+}
+
+/// Has a block call when it is executed. In a run that is sampled it counts its instructions itself, and
+/// calls only if a line of it is modelled or it is on another page than the last.
+fn on_fetch(machine: &Machine, block: *mut Block, code: Code) {
+    // QEMU may call back with it until it ends, and does not say when it no longer will.
+    let word: *mut Code = Box::leak(Box::new(code));
+    if machine.is_sampled() {
+        machine.scores.count(block, code.nr_instructions());
+        if !machine.models(&code) {
+            return machine.scores.call_on_new_page(
                 block,
                 callbacks::on_fetch,
-                qemu::REGISTERS_READ,
-                code.cast(),
+                code.page(),
+                word.cast(),
             );
         }
+    }
+    // SAFETY: the block is good in this callback; the word is what `on_fetch` expects.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(
+            block,
+            callbacks::on_fetch,
+            qemu::REGISTERS_READ,
+            word.cast(),
+        );
     }
 }
 
@@ -90,10 +107,10 @@ fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning
     let mode = if vaddr >> 63 != 0 { KERNEL } else { 0 };
     if meaning == Meaning::Atomic {
         // QEMU tells of its read and of its write; it is one access.
-        return on_access(instruction, qemu::ACCESS_WRITE, mode | STORE | ATOMIC);
+        return on_access(machine, instruction, qemu::ACCESS_WRITE, mode | STORE | ATOMIC);
     }
-    on_access(instruction, qemu::ACCESS_READ, mode);
-    on_access(instruction, qemu::ACCESS_WRITE, mode | STORE);
+    on_access(machine, instruction, qemu::ACCESS_READ, mode);
+    on_access(machine, instruction, qemu::ACCESS_WRITE, mode | STORE);
 }
 
 fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word: usize) {
@@ -102,16 +119,12 @@ fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word
     unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, registers, word) };
 }
 
-fn on_access(instruction: *mut Instruction, accesses: i32, word: usize) {
+fn on_access(machine: &Machine, instruction: *mut Instruction, accesses: i32, word: usize) {
+    let is_sampled = machine.is_sampled() && word & KERNEL == 0;
+    let callback = if is_sampled { callbacks::on_sampled_data } else { callbacks::on_data };
     let (registers, word) = (qemu::REGISTERS_NONE, word as *mut c_void);
     // SAFETY: as for `on_execution`.
     unsafe {
-        qemu::qemu_plugin_register_vcpu_mem_cb(
-            instruction,
-            callbacks::on_data,
-            registers,
-            accesses,
-            word,
-        );
+        qemu::qemu_plugin_register_vcpu_mem_cb(instruction, callback, registers, accesses, word);
     }
 }
