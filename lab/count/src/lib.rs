@@ -30,4 +30,4 @@ pub use report::{
     MomentAt, Phase, Report, ReportError, Service, Tally,
 };
 pub use slices::{SLICES_MAX, Slice, Slices};
-pub use taken::{Circumstances, Ending, Taken, TakenError, instructions};
+pub use taken::{Circumstances, Ending, Taken, TakenError, Translations, instructions};

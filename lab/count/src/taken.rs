@@ -34,6 +34,18 @@ pub struct Taken {
     pub marks: Vec<Mark>,
     /// The run over time.
     pub slices: Vec<Slice>,
+    /// What became of the model's translations, where they were checked.
+    pub translations: Option<Translations>,
+}
+
+/// The model's translations of a program's data, compared with the emulator's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Translations {
+    /// Accesses for which they were compared.
+    pub compared: u64,
+    /// Of them, those where they were not the same.
+    pub different: u64,
 }
 
 /// What the instrument is not told.
@@ -104,6 +116,11 @@ impl Taken {
             ),
             (Ending::Marker, _) => {}
         }
+        if let Some(Translations { compared, different }) = self.translations {
+            notes.push(format!(
+                "{compared} translations were compared with QEMU's own: {different} were different."
+            ));
+        }
         let Circumstances { command, kernel, qemu, machine, mode } = of;
         let (marks, slices) = (self.marks, self.slices);
         Ok(Recording { format: FORMAT, command, kernel, qemu, machine, mode, marks, slices, notes })
@@ -132,7 +149,8 @@ mod tests {
 
     fn taken(ending: Ending, refusal: Option<&str>) -> Taken {
         let refusal = refusal.map(str::to_owned);
-        Taken { format: FORMAT, ending, refusal, marks: Vec::new(), slices: Vec::new() }
+        let (marks, slices) = (Vec::new(), Vec::new());
+        Taken { format: FORMAT, ending, refusal, marks, slices, translations: None }
     }
 
     #[test]
@@ -141,6 +159,14 @@ mod tests {
         assert!(recording.notes[0].contains("before the command did"));
         let recording = taken(Ending::Marker, None).recording(circumstances()).unwrap();
         assert!(recording.notes.is_empty());
+    }
+
+    #[test]
+    fn translations_that_were_checked_are_told_in_a_note() {
+        let translations = Some(Translations { compared: 12, different: 0 });
+        let taken = Taken { translations, ..taken(Ending::Marker, None) };
+        let notes = taken.recording(circumstances()).unwrap().notes;
+        assert_eq!(notes, ["12 translations were compared with QEMU's own: 0 were different."]);
     }
 
     #[test]

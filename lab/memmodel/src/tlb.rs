@@ -212,6 +212,16 @@ impl Tlb {
         self.latest.forget();
     }
 
+    /// The physical address, if a page is here; no use of it.
+    pub(crate) fn peek(&self, vaddr: u64, space: u64) -> Option<u64> {
+        let slots = self.small.slots(vaddr >> SMALL_SHIFT);
+        slots
+            .chain(self.huge.slots(vaddr >> HUGE_SHIFT))
+            .map(|slot| &self.entries[slot])
+            .find(|entry| entry.matches(vaddr, space))
+            .map(|entry| entry.translate(vaddr))
+    }
+
     /// The page that an address is in, if it is here; it is the last used from now on.
     pub(crate) fn find(&mut self, vaddr: u64, space: u64) -> Option<Page> {
         self.tick += 1;

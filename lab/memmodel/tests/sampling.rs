@@ -98,17 +98,14 @@ fn modelled_sets_are_as_if_none_were_left_out() {
 }
 
 #[test]
-fn translations_and_instructions_are_counted_in_all_sets() {
+fn accesses_translations_and_instructions_are_counted_in_all_sets() {
     for preset in Preset::ALL {
         let [all, some] = both(preset, 16, |cpus| user_work(cpus, 20_000, &mut Random(2)));
         let exact = |snapshot: &Snapshot| {
             let totals = snapshot.program.totals();
             let misses = [totals.dtlb_misses, totals.itlb_misses, totals.second_tlb_hits];
-            (
-                totals.instructions,
-                misses,
-                [totals.dtlb_walks, totals.itlb_walks, totals.table_reads],
-            )
+            let walks = [totals.dtlb_walks, totals.itlb_walks, totals.table_reads];
+            (totals.instructions, totals.data_accesses, misses, walks)
         };
         assert_eq!(exact(&some), exact(&all), "{}", preset.name());
     }
@@ -141,6 +138,27 @@ fn lines_of_the_kernel_that_all_cpus_write_are_counted_as_they_are() {
             let [all, some] = of(kind);
             assert!((some / all - 1.0).abs() <= 0.001, "{}: {some} of {all}", preset.name());
         }
+    }
+}
+
+/// Asking first changes neither the order of translations nor what is counted.
+#[test]
+fn asking_first_whether_an_access_is_left_out_changes_no_count() {
+    for preset in Preset::ALL {
+        let run = |asks: bool| {
+            let (system, mut cpus) = sampled(preset, 8);
+            let mut random = Random(5);
+            for step in 0..100_000_u64 {
+                let pages = if step / 10_000 % 2 == 0 { 8 } else { 3000 };
+                let at = random.next() % pages * 4096 + random.next() % 512 * 8;
+                if !asks || !cpus[0].leaves_out(at) {
+                    cpus[0].data(at, 8, Access::Load, Mode::User, &mut walk);
+                }
+            }
+            cpus[0].attribute(None);
+            system.snapshot().program
+        };
+        assert_eq!(run(true), run(false), "{}", preset.name());
     }
 }
 

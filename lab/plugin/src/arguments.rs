@@ -21,6 +21,8 @@ pub struct Arguments {
     pub single: bool,
     /// `sets=N`: one of N sets of each cache is modelled.
     pub sets_one_in: u32,
+    /// `check=translations`: some are compared with QEMU's own.
+    pub checks_translations: bool,
 }
 
 impl Arguments {
@@ -28,7 +30,7 @@ impl Arguments {
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let (mut ranges, mut node_of_cpu) = (Vec::new(), Vec::new());
         let (mut geometry, mut out) = (None, None);
-        let (mut single, mut sets_one_in) = (false, 1);
+        let (mut single, mut sets_one_in, mut checks_translations) = (false, 1, false);
         for word in words {
             let (name, value) =
                 word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=VALUE"))?;
@@ -38,6 +40,7 @@ impl Arguments {
                 "geometry" => geometry = Some(read_geometry(value)?),
                 "out" => out = Some(PathBuf::from(value)),
                 "threads" => single = is_single(value)?,
+                "check" if value == "translations" => checks_translations = true,
                 "sets" => {
                     let bad = |_| format!("sets={value} is no number");
                     sets_one_in = value.parse().map_err(bad)?;
@@ -52,6 +55,7 @@ impl Arguments {
             out: out.ok_or("the file for the result is missing: give out=…")?,
             single,
             sets_one_in,
+            checks_translations,
         })
     }
 }
@@ -94,6 +98,7 @@ mod tests {
             "geometry=tsar",
             "threads=single",
             "sets=8",
+            "check=translations",
         ];
         let arguments = Arguments::parse(words).unwrap();
         assert_eq!(arguments.layout.nr_nodes(), 2);
@@ -101,6 +106,7 @@ mod tests {
         assert_eq!(arguments.out, PathBuf::from("/x"));
         assert!(arguments.single);
         assert_eq!(arguments.sets_one_in, 8);
+        assert!(arguments.checks_translations);
     }
 
     #[test]
@@ -115,6 +121,7 @@ mod tests {
             (&["cpus=a"], "node's number"),
             (&["threads=2"], "threads=single"),
             (&["sets=x"], "is no number"),
+            (&["check=all"], "not an argument"),
             (&["geometry=/nowhere"], "cannot read /nowhere"),
         ] {
             let why = Arguments::parse(words.iter().copied()).unwrap_err();

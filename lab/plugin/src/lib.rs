@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod arguments;
+mod check;
 mod code;
 mod decode;
 mod ffi;

@@ -8,6 +8,7 @@ use quartier_marker::{Facts, WORDS};
 use quartier_memmodel::{Layout, Owner, System, Walk};
 
 use crate::arguments::Arguments;
+use crate::check;
 use crate::code::{Code, Places};
 use crate::ffi::{Cpus, Ram, Register, Registers, Scores};
 use crate::report;
@@ -58,6 +59,7 @@ pub struct Machine {
     /// Counts over time.
     slices: Mutex<Slices>,
     refusal: OnceLock<String>,
+    checked: check::Found,
 }
 
 /// What a CPU has for itself.
@@ -74,6 +76,8 @@ pub struct Cpu {
     nr_retired: u64,
     /// Blocks until it is looked whether a slice is due.
     blocks_left: u32,
+    /// Which translations are checked.
+    pub turns: check::Turns,
 }
 
 impl Machine {
@@ -107,6 +111,7 @@ impl Machine {
             marks: Mutex::default(),
             slices: Mutex::new(Slices::new(SLICE_INSTRUCTIONS)),
             refusal: OnceLock::new(),
+            checked: check::Found::default(),
             arguments,
         })
     }
@@ -136,6 +141,7 @@ impl Machine {
             is_stale: true,
             nr_retired: 0,
             blocks_left: BLOCKS_PER_LOOK,
+            turns: check::Turns::default(),
         })
     }
 
@@ -276,6 +282,13 @@ impl Machine {
         (!cpu.is_stale).then_some(tables)
     }
 
+    /// Compares the translation of the access that the model has just seen with QEMU's own.
+    pub fn check(&self, cpu: &Cpu, vaddr: u64, theirs: impl FnOnce() -> Option<u64>) {
+        let Some(ours) = cpu.model.translation(vaddr) else { return };
+        let Some(theirs) = theirs() else { return };
+        self.checked.note(ours != theirs);
+    }
+
     /// Why nothing is counted.
     pub fn refuse(&self, why: String) {
         let _ = self.refusal.set(why);
@@ -299,10 +312,10 @@ impl Machine {
         let refusal = self.refusal.get().cloned();
         let ending = if refusal.is_some() { Ending::Refused } else { ending };
         let slices = slices.into_vec();
-        report::write(
-            &Taken { format: FORMAT, ending, refusal, marks, slices },
-            &self.arguments.out,
-        )
+        let checks = self.arguments.checks_translations;
+        let translations = checks.then(|| self.checked.translations());
+        let taken = Taken { format: FORMAT, ending, refusal, marks, slices, translations };
+        report::write(&taken, &self.arguments.out)
     }
 }
 

@@ -22,7 +22,9 @@ mod tests {
 
     fn taken() -> Taken {
         let (marks, slices) = (Vec::new(), Vec::new());
-        Taken { format: FORMAT, ending: Ending::NeverBegan, refusal: None, marks, slices }
+        let (refusal, translations) = (None, None);
+        let ending = Ending::NeverBegan;
+        Taken { format: FORMAT, ending, refusal, marks, slices, translations }
     }
 
     #[test]

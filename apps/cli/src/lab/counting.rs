@@ -7,8 +7,8 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use quartier_count::{Circumstances, CountMode, Machine, Moment, Phase, Recording, Taken};
 use quartier_lab::{Exit, Instrument, Report, Request};
-use quartier_memmodel::LayoutError;
 use quartier_memmodel::geometry::{Geometry, Preset, Topology};
+use quartier_memmodel::{Layout, LayoutError, Owner, System};
 
 use super::guest::GuestArgs;
 use crate::installed;
@@ -19,6 +19,12 @@ pub struct CountingArgs {
     /// What is modelled: `server`, `tsar`, or a file (docs/lab.md)
     #[arg(long, value_name = "NAME|FILE", default_value = "server")]
     geometry: String,
+    /// Model one in N sets of the caches (8, say): faster; the report says how far Q may be off
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
+    sample: u32,
+    /// Compare translations with QEMU's own, for a note in the report
+    #[arg(long, hide = true)]
+    check_translations: bool,
     /// Which part of a run the report is about
     #[arg(long, value_name = "PHASE", default_value = "whole")]
     phase: PhaseOption,
@@ -62,6 +68,8 @@ pub struct Counting {
     geometry: String,
     /// For how many nodes it is, if not for any number.
     nr_nodes: Option<usize>,
+    sets_one_in: u32,
+    checks_translations: bool,
     load: Option<OsString>,
     is_repeatable: bool,
     files: Vec<PathBuf>,
@@ -82,11 +90,20 @@ impl Counting {
             );
         }
         let library = installed::library("libquartier_plugin.so", "the instrument")?;
-        let (geometry, nr_nodes) = check_geometry(&args.geometry)?;
+        let (name, geometry) = read_geometry(&args.geometry)?;
+        let nr_nodes = match &geometry.topology {
+            Topology::Matrix { hops } => Some(hops.len()),
+            _ => None,
+        };
+        let sets_one_in = args.sample;
+        System::new_sampled(geometry, Layout::uniform(nr_nodes.unwrap_or(1), 1, 1 << 30), sets_one_in)
+            .with_context(|| format!("--sample {sets_one_in}"))?;
         Ok(Self {
             library,
-            geometry,
+            geometry: name,
             nr_nodes,
+            sets_one_in,
+            checks_translations: args.check_translations,
             load: args.load.clone(),
             is_repeatable: args.repeatable,
             files: args.with_file.clone(),
@@ -104,12 +121,14 @@ impl Counting {
         self.prepare(&mut request, &out)?;
         let report = run(&request)?;
         let counted = std::fs::read(&out).map_err(|_| nothing_counted(&report, folder.path()))?;
-        let mut recording = Taken::parse(&counted)?.recording(Circumstances {
+        let taken = Taken::parse(&counted)?;
+        let mode = self.mode(&taken);
+        let mut recording = taken.recording(Circumstances {
             command: words(&request.command),
             kernel: report.kernel.clone(),
             qemu: report.qemu.clone(),
             machine: Machine { cpus_per_node: report.cpus.clone() },
-            mode: if self.is_repeatable { CountMode::Deterministic } else { CountMode::Parallel },
+            mode,
         })?;
         if let Some(line) = &self.load {
             // Of a server's threads, those that begin meanwhile are no phase of it.
@@ -122,6 +141,20 @@ impl Counting {
         Ok((recording, report))
     }
 
+    /// How it was counted; a sample's error is two standard errors of the whole run's Q.
+    fn mode(&self, taken: &Taken) -> CountMode {
+        if self.is_repeatable {
+            return CountMode::Deterministic;
+        }
+        let one_in = self.sets_one_in;
+        if one_in <= 1 {
+            return CountMode::Parallel;
+        }
+        let end = taken.marks.last().map(|mark| &mark.snapshot);
+        let error = end.and_then(|end| end.q_standard_error(Owner::Program)).unwrap_or(0.0);
+        CountMode::Sampled { one_in, error_percent: (200.0 * error).min(100.0) }
+    }
+
     /// Puts the instrument into a guest.
     fn prepare(&self, request: &mut Request, out: &Path) -> anyhow::Result<()> {
         let nodes = request.topology.machine().nodes().len();
@@ -132,7 +165,8 @@ impl Counting {
             library: self.library.clone(),
             out: out.to_owned(),
             geometry: self.geometry.clone(),
-            sets_one_in: 1,
+            sets_one_in: self.sets_one_in,
+            checks_translations: self.checks_translations,
             repeatable: self.is_repeatable,
         });
         request.load.clone_from(&self.load);
@@ -165,11 +199,11 @@ pub fn words(command: &[OsString]) -> Vec<String> {
     command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// A preset by name, or a file by its whole path: QEMU runs elsewhere; and for how many nodes it is, if
-/// not for any number. Read here first, so that what is wrong is told before a guest boots.
-fn check_geometry(text: &str) -> anyhow::Result<(String, Option<usize>)> {
-    if Preset::ALL.iter().any(|preset| preset.name() == text) {
-        return Ok((text.to_owned(), None));
+/// A preset by name, or a file by its whole path: QEMU runs elsewhere. Read here first, so that what
+/// is wrong is told before a guest boots.
+fn read_geometry(text: &str) -> anyhow::Result<(String, Geometry)> {
+    if let Some(preset) = Preset::ALL.iter().find(|preset| preset.name() == text) {
+        return Ok((text.to_owned(), preset.geometry()));
     }
     let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
     let path = std::fs::canonicalize(text).with_context(|| {
@@ -177,9 +211,5 @@ fn check_geometry(text: &str) -> anyhow::Result<(String, Option<usize>)> {
     })?;
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {text}"))?;
     let geometry = Geometry::from_bytes(&bytes).with_context(|| text.to_owned())?;
-    let nr_nodes = match geometry.topology {
-        Topology::Matrix { hops } => Some(hops.len()),
-        _ => None,
-    };
-    Ok((path.to_string_lossy().into_owned(), nr_nodes))
+    Ok((path.to_string_lossy().into_owned(), geometry))
 }

@@ -22,6 +22,8 @@ pub struct Instrument {
     pub geometry: String,
     /// One of so many sets of each cache is modelled; 1 is all.
     pub sets_one_in: u32,
+    /// Some translations are compared with QEMU's own.
+    pub checks_translations: bool,
     /// All CPUs in one thread, in the guest's own time: the same run again gives the same counts, if
     /// nothing comes from outside the guest meanwhile.
     pub repeatable: bool,
@@ -48,6 +50,9 @@ impl Instrument {
         arg.push(format!(",sets={},cpus=", self.sets_one_in));
         arg.push(cpus(topology));
         arg.push(if self.repeatable { ",threads=single" } else { ",threads=multi" });
+        if self.checks_translations {
+            arg.push(",check=translations");
+        }
         for (node, start, bytes, offset) in pieces(topology) {
             let file = first_file + node as i32;
             arg.push(format!(",range={node}:{start}:{bytes}:{file}:{offset}"));
@@ -159,11 +164,12 @@ mod tests {
             out: "/out".into(),
             geometry: "tsar".to_owned(),
             sets_one_in: 8,
+            checks_translations: true,
             repeatable: false,
         };
         assert_eq!(
             instrument.plugin_arg(&topology(&[512, 512]), 20).to_str().unwrap(),
-            "/a,,b.so,out=/out,geometry=tsar,sets=8,cpus=0+0+1+1,threads=multi,\
+            "/a,,b.so,out=/out,geometry=tsar,sets=8,cpus=0+0+1+1,threads=multi,check=translations,\
              range=0:0:536870912:20:0,range=1:536870912:536870912:21:0"
         );
     }

@@ -30,6 +30,8 @@ pub struct Cpu {
     /// On whose account counts go: an owner's plane, or the uncounted one.
     plane: usize,
     sample: Sample,
+    /// Accesses that were left out and not counted yet.
+    nr_left_out: u64,
     space: Asid,
     line_shift: u32,
     writes_back: bool,
@@ -75,6 +77,7 @@ impl Cpu {
             node,
             plane: UNCOUNTED,
             sample: Sample::default(),
+            nr_left_out: 0,
             space: 0,
             line_shift: geometry.line_shift(),
             writes_back: geometry.l1d.write == WritePolicy::Back,
@@ -96,6 +99,8 @@ impl Cpu {
     /// On whose account counts go from now on; `None` counts nothing. Caches are kept warm either way.
     #[inline]
     pub fn attribute(&mut self, owner: Option<Owner>) {
+        let nr_left_out = std::mem::take(&mut self.nr_left_out);
+        self.meter.count(self.plane, Event::DataAccesses, nr_left_out);
         self.plane = owner.map_or(UNCOUNTED, |owner| owner as usize);
     }
 
@@ -148,6 +153,12 @@ impl Cpu {
         }
     }
 
+    /// The physical address of data, if its page is in the first TLB: there it is after an access.
+    #[must_use]
+    pub fn translation(&self, vaddr: u64) -> Option<u64> {
+        self.dtlb.peek(vaddr, self.space)
+    }
+
     /// Forgets every translation, of all address spaces.
     pub fn flush_all(&mut self) {
         self.each_tlb(|tlb| tlb.flush(|_, _| false));
@@ -195,8 +206,17 @@ impl Cpu {
     /// a sampled run's cost.
     #[inline]
     #[must_use]
-    pub fn leaves_out(&self, vaddr: u64) -> bool {
-        !self.near.has(vaddr) && self.dtlb.is_latest(vaddr)
+    pub fn leaves_out(&mut self, vaddr: u64) -> bool {
+        let is_left_out = !self.near.has(vaddr) && self.dtlb.is_latest(vaddr);
+        self.nr_left_out += u64::from(is_left_out);
+        is_left_out
+    }
+
+    /// Counts an access of data, and those that were left out before it.
+    #[inline]
+    fn count_data(&mut self) {
+        let nr = 1 + std::mem::take(&mut self.nr_left_out);
+        self.meter.count(self.plane, Event::DataAccesses, nr);
     }
 
     #[inline]
@@ -235,13 +255,12 @@ impl Cpu {
         let is_everywhere = is_kernels(vaddr);
         let is_modelled = self.sets.are_modelled(vline);
         if !is_modelled && !is_everywhere && self.dtlb.is_latest(vaddr) {
-            return;
+            return self.count_data();
         }
         if self.dtlb.uses(vaddr, self.space)
             && self.l1d.touch_recent(&self.recent_data, vline, access != Access::Load)
         {
-            let nr = if is_modelled { self.sets.one_in } else { 0 };
-            return self.meter.count(self.plane, Event::DataAccesses, u64::from(nr));
+            return self.count_data();
         }
         let paddr = match self.dtlb.translate(vaddr, self.space) {
             Some(paddr) => paddr,
@@ -251,11 +270,11 @@ impl Cpu {
             },
         };
         let line = paddr >> self.line_shift;
+        self.count_data();
         if !is_modelled && !is_everywhere {
             return;
         }
         self.sample = self.sets.sample(line, is_everywhere);
-        self.count(Event::DataAccesses, 1);
         let hit = self.l1d.touch(line);
         match (access, hit) {
             (Access::Load, Some((_, state))) | (_, Some((_, state @ State::Modified))) => {

@@ -184,7 +184,21 @@ pub extern "C" fn on_data(said: c_uint, info: u32, vaddr: u64, word: *mut c_void
         let bytes = 1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) };
         let Some(mut tables) = machine.tables(cpu) else { return };
         cpu.model.data(vaddr, bytes, access, mode, &mut tables);
+        if machine.arguments.checks_translations && cpu.turns.is_next(vaddr) {
+            machine.check(cpu, vaddr, || where_it_went(info, vaddr));
+        }
     });
+}
+
+/// The physical address of an access of memory by QEMU, asked while it lasts. Above a program's half,
+/// QEMU 10.0 ends itself where the access was of a device.
+fn where_it_went(info: u32, vaddr: u64) -> Option<u64> {
+    // SAFETY: this is the access's own callback; what QEMU gives is good in it.
+    unsafe {
+        let place = qemu::qemu_plugin_get_hwaddr(info, vaddr);
+        (!place.is_null() && !qemu::qemu_plugin_hwaddr_is_io(place))
+            .then(|| qemu::qemu_plugin_hwaddr_phys_addr(place))
+    }
 }
 
 pub extern "C" fn on_write_root(said: c_uint, _word: *mut c_void) {

@@ -69,6 +69,12 @@ pub const ADD: c_int = 0;
 /// A callback comes if an entry is not as said.
 pub const NOT_EQUAL: c_int = 3;
 
+/// What QEMU says of where an access went.
+#[repr(C)]
+pub struct Place {
+    _private: [u8; 0],
+}
+
 /// A callback that reads no register.
 pub const REGISTERS_NONE: c_int = 0;
 /// A callback that reads registers.
@@ -139,6 +145,10 @@ unsafe extern "C" {
     /// Where QEMU itself has the instruction's bytes; null for code in a device.
     pub fn qemu_plugin_insn_haddr(instruction: *const Instruction) -> *mut c_void;
     pub fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
+    /// Null if it does not know.
+    pub fn qemu_plugin_get_hwaddr(info: u32, vaddr: u64) -> *mut Place;
+    pub fn qemu_plugin_hwaddr_is_io(place: *const Place) -> bool;
+    pub fn qemu_plugin_hwaddr_phys_addr(place: *const Place) -> u64;
     pub fn qemu_plugin_get_registers() -> *mut Array;
     pub fn qemu_plugin_read_register(handle: *mut Register, into: *mut Array) -> c_int;
     pub fn qemu_plugin_read_memory_vaddr(vaddr: u64, into: *mut Array, size: usize) -> bool;
