@@ -91,6 +91,18 @@ impl PrivateApt {
     /// # Errors
     /// When the folder cannot be written or the host's configuration cannot be read.
     pub fn new(folder: &Path, mirror: &Mirror, suites: &[&str], installed: bool) -> Result<Self> {
+        Self::of(folder, &sources(mirror, suites, "deb"), installed)
+    }
+
+    /// The same that knows of sources too, with the host's packages as installed.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_sources(folder: &Path, mirror: &Mirror, suite: &str) -> Result<Self> {
+        Self::of(folder, &sources(mirror, &[suite], "deb deb-src"), true)
+    }
+
+    fn of(folder: &Path, sources: &str, installed: bool) -> Result<Self> {
         for part in ["state/lists/partial", "cache/archives/partial", "etc/empty"] {
             let path = folder.join(part);
             fs::create_dir_all(&path).path("create", &path)?;
@@ -99,7 +111,7 @@ impl PrivateApt {
             let path = folder.join(name);
             fs::write(&path, text).path("write", &path).map(|()| path)
         };
-        write("etc/quartier.sources", &sources(mirror, suites))?;
+        write("etc/quartier.sources", sources)?;
         let status = folder.join("status");
         if installed {
             let host = Path::new("/var/lib/dpkg/status");
@@ -164,6 +176,17 @@ impl PrivateApt {
         debs(&archives)
     }
 
+    /// Downloads the source of a package, not unpacked, and gives the files whose names end in `ending`.
+    ///
+    /// # Errors
+    /// When the source cannot be had, or is not what the signed index says.
+    pub fn download_source(&self, package: &str, ending: &str) -> Result<Vec<PathBuf>> {
+        let folder = self.fresh_folder("source")?;
+        let mut command = self.command("apt-get");
+        capture(command.current_dir(&folder).args(["source", "--download-only", package]))?;
+        files(&folder, ending)
+    }
+
     fn fresh_folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.folder.join(name);
         if path.exists() {
@@ -183,18 +206,22 @@ pub fn unpack(package: &Path, folder: &Path) -> Result<()> {
 }
 
 fn debs(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).path("read", folder)?;
-    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    Ok(paths.filter(|path| path.extension().is_some_and(|ext| ext == "deb")).collect())
+    files(folder, ".deb")
 }
 
-fn sources(mirror: &Mirror, suites: &[&str]) -> String {
+fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).path("read", folder)?;
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    Ok(paths.filter(|path| path.to_string_lossy().ends_with(ending)).collect())
+}
+
+fn sources(mirror: &Mirror, suites: &[&str], types: &str) -> String {
     let default = Path::new(KEYRING).exists().then(|| KEYRING.to_owned());
     // The mirror's own keyring may hold just the host's release; the archive's holds all of them.
     let signed_by = default.or_else(|| mirror.signed_by.clone());
     let signed_by = signed_by.map(|path| format!("Signed-By: {path}\n")).unwrap_or_default();
     format!(
-        "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nArchitectures: amd64\n{signed_by}",
+        "Types: {types}\nURIs: {}\nSuites: {}\nComponents: main\nArchitectures: amd64\n{signed_by}",
         mirror.uri,
         suites.join(" ")
     )
