@@ -76,6 +76,62 @@ fn reads_come_home_under_quartier_on_7_3() {
     check("7.3", true);
 }
 
+/// Each process sees memory where the kernel put it last, as pages move: what the model translates is what
+/// QEMU accesses.
+fn translations_are_qemus(kernel: &str, command: &[&str]) {
+    if !common::can_boot(kernel) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report.json");
+    let args = ["--timeout", "400", "--kernel", kernel, "--check-translations", "--report"];
+    let output = count(&[&args[..], &[report.to_str().unwrap(), "--"], command].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    let notes = report["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let note = notes.into_iter().find(|note| note.contains("translations")).unwrap();
+    let numbers = note.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok());
+    let numbers: Vec<u64> = numbers.collect();
+    assert!(numbers[0] > 1_000_000 && numbers[1] == 0, "{kernel}: {note}");
+}
+
+/// The kernel itself balances pages among the nodes.
+#[test]
+fn translations_are_qemus_own_on_6_1() {
+    let program = common::program("eighths");
+    translations_are_qemus("6.1", &[program.to_str().unwrap(), "16", "8"]);
+}
+
+/// Quartier moves them.
+#[test]
+fn translations_are_qemus_own_on_7_3() {
+    let (quartier, program) = (common::quartier(), common::program("eighths"));
+    let command = ["run", "--quiet", "--", program.to_str().unwrap(), "16", "8"];
+    translations_are_qemus("7.3", &[&[quartier.to_str().unwrap()], &command[..]].concat());
+}
+
+/// A sampled count is an estimate: it states its error, and is near what is known of the program.
+#[test]
+fn a_sample_is_near_the_whole_and_states_its_error() {
+    if !common::can_boot("6.12") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let program = common::program("eighths");
+    let quartier = common::quartier().to_str().unwrap();
+    let args = ["--kernel", "6.12", "--phase", "parallel", "--sample", "8"];
+    let under = [quartier, "run", "--quiet", "--policy", "bind=2", "--"];
+    let command = [&under[..], &[program.to_str().unwrap(), "32", "8"]].concat();
+    let (report, text) = counted(folder.path(), &args, &command);
+    assert_eq!(report["mode"]["kind"], "sampled", "{}", report["mode"]);
+    let error = report["mode"]["error_percent"].as_f64().unwrap();
+    assert!((0.01..5.0).contains(&error), "{error} %");
+    // 8 MiB each from three nodes, in lines of 64 bytes; as when every access is counted.
+    let (remote, least) = (users(&report, "RD", "remote"), 3.0 * 8.0 * f64::from(1 << 20) / 64.0);
+    assert!(remote > 0.9 * least, "{remote} remote reads, {least} expected");
+    assert!(text.contains("may be off"), "{text}");
+}
+
 /// A counted guest of eight CPUs, several times: none hangs, dies or loses what it counted.
 #[test]
 fn guests_of_eight_cpus_are_counted_again_and_again() {
@@ -134,6 +190,7 @@ fn what_cannot_be_counted_is_refused_before_a_guest_boots() {
         (&["--kvm", "--", "true"][..], "nothing can be counted"),
         (&["--geometry", "/nowhere", "--", "true"], "neither tsar, server nor a file"),
         (&["--geometry", bad, "--", "true"], "bad.toml"),
+        (&["--sample", "3", "--", "true"], "power of two"),
         (&["--html", "/nowhere/page.html", "--", "true"], "there is no folder"),
         (&["--from", damaged], "format 7"),
         (&["--from", "/nowhere/at.all"], "cannot read"),

@@ -57,7 +57,7 @@ pub fn mode_short(mode: CountMode) -> String {
         CountMode::Parallel => "every access counted".to_owned(),
         CountMode::Deterministic => "every access counted, repeatably".to_owned(),
         CountMode::Sampled { one_in, .. } => {
-            format!("1 access in {} counted", count(one_in.into()))
+            format!("1 set of the caches in {} modelled", count(one_in.into()))
         }
     }
 }
@@ -75,7 +75,8 @@ pub fn mode(mode: CountMode) -> String {
                                      program give identical counts."
             .to_owned(),
         CountMode::Sampled { one_in, error_percent } => format!(
-            "One access in {} was counted, and all counts are scaled to the whole. Q may be off by {}.",
+            "One set of the caches in {} was modelled, and all counts are estimates of the whole. Q may be \
+             off by {} (two standard errors, from how sets differ).",
             count(one_in.into()),
             percent(error_percent),
         ),
@@ -96,10 +97,19 @@ pub fn headline(report: &Report) -> String {
         return "No command leaves its node.".to_owned();
     }
     format!(
-        "{} of commands leave their node; {} move between nodes.",
+        "{} of commands leave their node; {}{} move between nodes.",
         percent(remote),
         mib(program.q_mib),
+        plus_minus(report.mode),
     )
+}
+
+/// How far what was estimated may be off, in brackets.
+fn plus_minus(mode: CountMode) -> String {
+    match mode {
+        CountMode::Sampled { error_percent, .. } => format!(" (± {})", percent(error_percent)),
+        CountMode::Parallel | CountMode::Deterministic => String::new(),
+    }
 }
 
 /// What to know next: the node most asked, and what for. Absent if nothing leaves its node.
