@@ -77,6 +77,7 @@
 
 mod address;
 mod audit;
+mod contended;
 mod cost;
 mod cpu;
 mod directory;

@@ -5,10 +5,10 @@
 //! left out, and counted `one_in` times. All TLBs are modelled, and all walks; table entries by their set.
 //!
 //! A program's data spreads evenly over the sets. What does not are a few lines of the kernel (run queues,
-//! locks) that all CPUs write: one of them in a modelled set, or none, made errors of 10 % of Q. So the
-//! kernel's data is modelled in every set, and what does not depend on the rest of its set (a line that
-//! another CPU took away, the right to write one, a store that is written through) counts as it is; what
-//! does (a line that had to make room) is counted in modelled sets only.
+//! locks) that CPUs take from each other: one of them in a modelled set, or none, made errors of 10 % of
+//! Q. So these lines are modelled in every set, and what does not depend on the rest of their set (a line
+//! that another CPU took away, the right to write one, a store that is written through) counts as it is;
+//! what does (a line that had to make room) is counted in modelled sets only.
 //!
 //! Modelled cycles are estimates then, as counts are.
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::address::{Layout, LayoutError, NodeMap};
+use crate::contended::Contended;
 use crate::cost::Queues;
 use crate::cpu::{Cpu, Sample};
 use crate::distance::Distances;
@@ -30,6 +31,7 @@ pub struct System {
     pub(crate) meters: Vec<Arc<Meter>>,
     pub(crate) queues: Queues,
     pub(crate) sets: Sets,
+    pub(crate) contended: Contended,
     taken: Vec<AtomicBool>,
 }
 
@@ -156,6 +158,7 @@ impl System {
             queues: Queues::new(&geometry, &layout, &distances, node_of_last_level.len()),
             taken: (0..nr_cpus).map(|_| AtomicBool::new(false)).collect(),
             sets,
+            contended: Contended::new(),
             distances,
             last_level_of_cpu,
             node_of_last_level,
@@ -207,7 +210,7 @@ impl System {
     #[must_use]
     pub fn nr_bytes(&self) -> usize {
         let meters: usize = self.meters.iter().map(|meter| meter.nr_bytes()).sum();
-        self.shared.nr_bytes() + meters
+        self.shared.nr_bytes() + meters + self.contended.nr_bytes()
     }
 
     pub(crate) fn node_of_cpu(&self, cpu: u16) -> u16 {

@@ -151,7 +151,7 @@ fn asking_first_whether_an_access_is_left_out_changes_no_count() {
             for step in 0..100_000_u64 {
                 let pages = if step / 10_000 % 2 == 0 { 8 } else { 3000 };
                 let at = random.next() % pages * 4096 + random.next() % 512 * 8;
-                if !asks || !cpus[0].leaves_out(at) {
+                if !asks || !cpus[0].leaves_out(at, Access::Load) {
                     cpus[0].data(at, 8, Access::Load, Mode::User, &mut walk);
                 }
             }

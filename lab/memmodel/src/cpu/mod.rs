@@ -201,15 +201,30 @@ impl Cpu {
         }
     }
 
-    /// Whether an access of a program's data, of up to 16 bytes, changes nothing that is modelled: its set
-    /// is left out, and its page was the last used of its TLB's. To be asked first, as it is most of
+    /// Whether an access of data, of up to 16 bytes, changes nothing that is modelled: its set is left out,
+    /// and its page was the last used of its TLB's. To be asked first, as it is most of
     /// a sampled run's cost.
     #[inline]
     #[must_use]
-    pub fn leaves_out(&mut self, vaddr: u64) -> bool {
-        let is_left_out = !self.near.has(vaddr) && self.dtlb.is_latest(vaddr);
+    pub fn leaves_out(&mut self, vaddr: u64, access: Access) -> bool {
+        let is_left_out = !self.near.has(vaddr)
+            && self.dtlb.is_latest(vaddr)
+            && !self.is_everywhere(vaddr, access);
         self.nr_left_out += u64::from(is_left_out);
         is_left_out
+    }
+
+    /// Whether an access is modelled in every set: it is of a line of the kernel that CPUs take from each
+    /// other, of which a sample would have too many or none; or it is one of the kernel's that goes
+    /// to its home whatever the set.
+    #[inline]
+    fn is_everywhere(&self, vaddr: u64, access: Access) -> bool {
+        let is_kernels = vaddr >> 63 != 0;
+        let is_written = access != Access::Load;
+        is_kernels
+            && self.sets.one_in > 1
+            && (self.system.contended.note(vaddr >> self.line_shift, self.index, is_written)
+                || is_written && !self.writes_back)
     }
 
     /// Counts an access of data, and those that were left out before it.
@@ -252,8 +267,8 @@ impl Cpu {
     #[inline]
     fn data_line(&mut self, vaddr: u64, access: Access, mode: Mode, walker: &mut impl Walk) {
         let vline = vaddr >> self.line_shift;
-        let is_everywhere = is_kernels(vaddr);
         let is_modelled = self.sets.are_modelled(vline);
+        let is_everywhere = self.is_everywhere(vaddr, access);
         if !is_modelled && !is_everywhere && self.dtlb.is_latest(vaddr) {
             return self.count_data();
         }
@@ -323,13 +338,6 @@ impl Cpu {
             First::Data => &mut self.dtlb,
         }
     }
-}
-
-/// Whether an address is the kernel's. Few accesses are, but to lines that all CPUs write: of these a
-/// sample of sets would have too many or none.
-#[inline]
-fn is_kernels(vaddr: u64) -> bool {
-    vaddr >> 63 != 0
 }
 
 #[inline]

@@ -158,12 +158,21 @@ fn set_page(machine: &Machine, said: c_uint, page: u64) {
     }
 }
 
+/// What an access does, by [`on_data`]'s word.
+fn access(word: usize) -> Access {
+    match (word & STORE != 0, word & ATOMIC != 0) {
+        (false, _) => Access::Load,
+        (true, false) => Access::Store,
+        (true, true) => Access::Atomic,
+    }
+}
+
 /// As [`on_data`], in a run that is sampled: most accesses end here.
 pub extern "C" fn on_sampled_data(said: c_uint, info: u32, vaddr: u64, word: *mut c_void) {
     if let Some(machine) = machine()
         // SAFETY: as in `with_cpu`.
         && let Some(cpu) = unsafe { machine.cpus.get(said as usize) }
-        && cpu.model.leaves_out(vaddr)
+        && cpu.model.leaves_out(vaddr, access(word as usize))
     {
         return;
     }
@@ -174,11 +183,7 @@ pub extern "C" fn on_sampled_data(said: c_uint, info: u32, vaddr: u64, word: *mu
 pub extern "C" fn on_data(said: c_uint, info: u32, vaddr: u64, word: *mut c_void) {
     let word = word as usize;
     let mode = if word & KERNEL != 0 { Mode::Kernel } else { Mode::User };
-    let access = match (word & STORE != 0, word & ATOMIC != 0) {
-        (false, _) => Access::Load,
-        (true, false) => Access::Store,
-        (true, true) => Access::Atomic,
-    };
+    let access = access(word);
     with_cpu(said, |machine, cpu| {
         // SAFETY: what QEMU says of this access, asked while it lasts.
         let bytes = 1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) };

@@ -120,7 +120,7 @@ fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word
 }
 
 fn on_access(machine: &Machine, instruction: *mut Instruction, accesses: i32, word: usize) {
-    let is_sampled = machine.is_sampled() && word & KERNEL == 0;
+    let is_sampled = machine.is_sampled();
     let callback = if is_sampled { callbacks::on_sampled_data } else { callbacks::on_data };
     let (registers, word) = (qemu::REGISTERS_NONE, word as *mut c_void);
     // SAFETY: as for `on_execution`.
