@@ -34,7 +34,7 @@ pub struct CountingArgs {
     load: Option<OsString>,
     /// Count so that another run gives identical counts: CPUs take turns, in a guest that has of this
     /// machine only the files that CMD names, with their libraries
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sample")]
     repeatable: bool,
     /// With --repeatable, one more file or folder that CMD needs; may be repeated
     #[arg(long, value_name = "PATH", requires = "repeatable")]
@@ -96,8 +96,16 @@ impl Counting {
             _ => None,
         };
         let sets_one_in = args.sample;
-        System::new_sampled(geometry, Layout::uniform(nr_nodes.unwrap_or(1), 1, 1 << 30), sets_one_in)
-            .with_context(|| format!("--sample {sets_one_in}"))?;
+        System::new_sampled(
+            geometry,
+            Layout::uniform(
+                nr_nodes.and_then(|nodes| nodes.try_into().ok()).unwrap_or(1),
+                1,
+                1 << 30,
+            ),
+            sets_one_in,
+        )
+        .with_context(|| format!("--sample {sets_one_in}"))?;
         Ok(Self {
             library,
             geometry: name,
