@@ -17,7 +17,7 @@ XTASK := $(CARGO) run --quiet $(LOCKED) --package xtask --
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
 
-.PHONY: help deps deps-demo build demo test format clippy docs check-deps tidy tests loom bench lint \
+.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom bench lint \
 	man clean install
 
 help: ## This list
@@ -38,6 +38,10 @@ build: deps ## Build the command and the library that it loads into programs
 
 demo: build deps-demo ## One real program, four placements, on a machine of four nodes
 	$(XTASK) demo
+
+results: build ## Real programs under every policy, counted, for docs/results (hours)
+	@sh xtask/deps.sh results
+	$(XTASK) results
 
 test: lint tests loom ## Everything that must hold before a commit
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what is missing for building and testing (`build`) or for the demonstration (`demo`).
+# Installs what is missing for building and testing (`build`), for the demonstration (`demo`), or for
+# counting real programs (`results`).
 # A shell script because it brings the cargo that runs everything else.
 set -eu
 
@@ -82,6 +83,14 @@ check_demo() {
         need "OpenBLAS, its OpenMP build" "libopenblas0-openmp"
 }
 
+check_results() {
+    check_demo
+    has numad || [ -e /usr/sbin/numad ] || need "numad (a policy to compare with)" "numad"
+    has tachyon-nox || need "tachyon, a ray tracer" "tachyon-bin-nox"
+    has gmx || need "GROMACS, molecular dynamics" "gromacs gromacs-data"
+    has pigz || need "pigz, a compressor" "pigz"
+}
+
 install_packages() {
     if ! has apt-get; then
         echo "quartier: missing here:$things" >&2
@@ -114,9 +123,9 @@ install_packages() {
 }
 
 case ${1:-} in
-build | demo) "check_$1" ;;
+build | demo | results) "check_$1" ;;
 *)
-    echo "usage: deps.sh build|demo" >&2
+    echo "usage: deps.sh build|demo|results" >&2
     exit 2
     ;;
 esac

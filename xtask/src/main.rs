@@ -5,13 +5,14 @@ mod demo;
 mod deps;
 mod loom;
 mod pages;
+mod results;
 mod tidy;
 mod workspace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
 
 use workspace::Workspace;
@@ -40,6 +41,8 @@ enum Command {
     Loom,
     /// Run the demonstration: one real program, four placements, one table and one picture
     Demo(demo::Args),
+    /// Count real programs under every policy, for docs/results
+    Results(results::Args),
 }
 
 fn main() -> ExitCode {
@@ -65,7 +68,15 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Pages { folder } => pages::write(&folder),
         Command::Loom => loom::run(&Workspace::load()?),
         Command::Demo(args) => demo::run(&args),
+        Command::Results(args) => results::run(&args),
     }
+}
+
+/// The release build beside the build of this program.
+fn release_build() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let target = own.parent().and_then(Path::parent).context("this program lies in no build")?;
+    Ok(target.join("release/quartier"))
 }
 
 /// What a check found, over everything it looked at.

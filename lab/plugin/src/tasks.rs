@@ -8,6 +8,9 @@ use quartier_marker::Facts;
 
 use crate::walk::Memory;
 
+/// How the names of the launcher's and the helper's threads begin.
+const OURS: &[u8; 8] = b"quartier";
+
 /// The program among the guest's tasks.
 #[derive(Debug, Default)]
 pub struct Tasks {
@@ -63,17 +66,33 @@ impl Tasks {
         is_last.then_some(Turn::Serial)
     }
 
-    /// The first thread of a process has the process's number.
+    /// The first thread of a process has the process's number. Threads of `quartier run` itself are not
+    /// the program's, though what they access is counted with it: it would not be without them.
     fn is_another_thread(&self, task: u64, memory: &impl Memory) -> bool {
         let Some(facts) = self.facts.get() else { return false };
         let number = |offset| half(memory, facts, task, offset);
-        self.is_measured(task, memory) && number(facts.pid) != number(facts.tgid)
+        self.is_measured(task, memory)
+            && number(facts.pid) != number(facts.tgid)
+            && eight(memory, facts, task, facts.comm) != Some(*OURS)
     }
 }
 
 /// Eight bytes of a task, which lies where the kernel sees all memory in order.
 fn field(memory: &impl Memory, facts: &Facts, task: u64, offset: u64) -> Option<u64> {
     memory.word(task.checked_sub(facts.direct_map)?.checked_add(offset)?)
+}
+
+/// Eight bytes wherever they lie.
+fn eight(memory: &impl Memory, facts: &Facts, task: u64, offset: u64) -> Option<[u8; 8]> {
+    let shift = offset % 8 * 8;
+    let word = |offset| field(memory, facts, task, offset);
+    let low = word(offset - offset % 8)?;
+    let bytes = if shift == 0 {
+        low
+    } else {
+        low >> shift | word(offset - offset % 8 + 8)? << (64 - shift)
+    };
+    Some(bytes.to_le_bytes())
 }
 
 /// Four bytes of it.
@@ -99,6 +118,7 @@ mod tests {
         cgroups: 16,
         pid: 0,
         tgid: 4,
+        comm: 28,
     };
 
     /// A task at a place in memory: process, thread, group.
@@ -138,6 +158,27 @@ mod tests {
         assert_eq!((ends(child), ends(foreign), ends(thread)), (None, None, None));
         assert_eq!(ends(thread), Some(Turn::Serial));
         assert_eq!((begins(thread), ends(thread)), (Some(Turn::Parallel), Some(Turn::Serial)));
+    }
+
+    #[test]
+    fn threads_of_the_launcher_and_the_helper_are_not_the_programs() {
+        let mut memory = HashMap::new();
+        let launcher = task(&mut memory, 0x1000, 7, 7, 0xabc);
+        let own = task(&mut memory, 0x2000, 7, 8, 0xabc);
+        // Eight bytes at offset 28: half of one word and half of the next.
+        memory.insert(0x2000 + 24, u64::from_le_bytes(*b"....quar"));
+        memory.insert(0x2000 + 32, u64::from_le_bytes(*b"tier-hel"));
+        let thread = task(&mut memory, 0x3000, 9, 10, 0xabc);
+        memory.insert(0x3000 + 24, u64::from_le_bytes(*b"....quar"));
+        memory.insert(0x3000 + 32, u64::from_le_bytes(*b"ry\0\0\0\0\0\0"));
+        let tasks = Tasks::default();
+        tasks.begin(FACTS, launcher, &memory).unwrap();
+        assert_eq!(tasks.begins(own, &memory), None);
+        assert_eq!(tasks.begins(thread, &memory), Some(Turn::Parallel));
+        assert_eq!(
+            (tasks.ends(own, &memory), tasks.ends(thread, &memory)),
+            (None, Some(Turn::Serial))
+        );
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Lab {
     pub fn find(args: &Args) -> anyhow::Result<Self> {
         let quartier = match &args.quartier {
             Some(path) => path.clone(),
-            None => release_build()?,
+            None => crate::release_build()?,
         };
         let quartier = quartier
             .canonicalize()
@@ -157,13 +157,6 @@ impl Lab {
         outcome.notes = report.total.notes.into_iter().map(|note| note.sentence).collect();
         Ok(outcome)
     }
-}
-
-/// The release build beside the build of this program.
-fn release_build() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find this program")?;
-    let target = own.parent().and_then(Path::parent).context("this program lies in no build")?;
-    Ok(target.join("release/quartier"))
 }
 
 /// Fetches the first of these kernels that can be had.

@@ -5,6 +5,8 @@
 pub struct Program {
     /// The name of its files.
     pub name: &'static str,
+    /// Files that it needs, with what is in them.
+    pub files: &'static [(&'static str, &'static str)],
     /// Commands that make its input in the working folder; `sh` runs each, `$HERE` is the folder of our
     /// own scripts.
     pub prepare: &'static [&'static str],
@@ -14,10 +16,32 @@ pub struct Program {
     pub by_hand: Option<&'static str>,
 }
 
-/// Placements by hand that are tried for a program with `by_hand`: words before the command.
+const WATER: &str = "\
+#include \"oplsaa.ff/forcefield.itp\"
+#include \"oplsaa.ff/spce.itp\"
+[ system ]
+water
+[ molecules ]
+";
+
+const DYNAMICS: &str = "\
+integrator = md
+dt = 0.002
+cutoff-scheme = Verlet
+coulombtype = Reaction-Field
+rcoulomb = 0.9
+rvdw = 0.9
+gen_vel = yes
+gen_temp = 300
+gen_seed = 1
+";
+
+/// What is counted. Small enough that a run takes minutes in a guest, large enough that its data does not
+/// fit a last level.
 pub const PROGRAMS: [Program; 4] = [
     Program {
         name: "numpy",
+        files: &[],
         prepare: &["cp \"$HERE/power.py\" ."],
         command: "OMP_NUM_THREADS=8 exec /usr/bin/python3 power.py 2560 120",
         by_hand: Some(
@@ -27,6 +51,7 @@ pub const PROGRAMS: [Program; 4] = [
     },
     Program {
         name: "gromacs",
+        files: &[("topol.top", WATER), ("run.mdp", DYNAMICS)],
         prepare: &[
             "gmx -quiet solvate -cs spc216 -box 5 5 5 -o conf.gro -p topol.top",
             "gmx -quiet grompp -f run.mdp -c conf.gro -p topol.top -o run.tpr -maxwarn 5",
@@ -37,12 +62,14 @@ pub const PROGRAMS: [Program; 4] = [
     },
     Program {
         name: "tachyon",
+        files: &[],
         prepare: &["/usr/bin/python3 \"$HERE/scene.py\" 20000 256 > scene.dat"],
         command: "exec tachyon-nox scene.dat -numthreads 8 -o /tmp/out.tga",
         by_hand: None,
     },
     Program {
         name: "pigz",
+        files: &[],
         prepare: &["seq 1 2500000 > numbers"],
         command: "exec pigz -p 8 -c numbers > /tmp/out.gz",
         by_hand: None,

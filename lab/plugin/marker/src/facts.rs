@@ -7,9 +7,9 @@ use std::path::Path;
 use crate::btf::Btf;
 
 /// How many words [`Facts::words`] has.
-pub const WORDS: usize = 11;
+pub const WORDS: usize = 12;
 /// The first word: a change of the others' meaning changes it.
-const MAGIC: u64 = 0x5155_4152_0000_0002;
+const MAGIC: u64 = 0x5155_4152_0000_0003;
 
 /// Addresses and offsets in the running kernel. Offsets are in bytes from a task's `task_struct`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct Facts {
     pub pid: u64,
     /// `tgid`: its process's number.
     pub tgid: u64,
+    /// `comm`: the name of its program, or that which it gave itself.
+    pub comm: u64,
 }
 
 /// Why the facts cannot be had.
@@ -112,6 +114,7 @@ impl Facts {
             cgroups: task("cgroups")?,
             pid: task("pid")?,
             tgid: task("tgid")?,
+            comm: task("comm")?,
         })
     }
 
@@ -130,6 +133,7 @@ impl Facts {
             self.cgroups,
             self.pid,
             self.tgid,
+            self.comm,
         ]
     }
 
@@ -148,6 +152,7 @@ impl Facts {
             cgroups,
             pid,
             tgid,
+            comm,
         ] = *words
         else {
             return None;
@@ -162,6 +167,7 @@ impl Facts {
             cgroups,
             pid,
             tgid,
+            comm,
         })
     }
 }
