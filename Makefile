@@ -33,10 +33,11 @@ deps: ## Install what building and testing need, if anything is missing
 deps-demo: deps
 	@sh xtask/deps.sh demo
 
-build: deps ## Build the command and the library that it loads into programs
-	$(CARGO) build --release $(LOCKED) --package quartier-cli --package quartier-runtime
+build: deps ## Build the command, and the libraries that it loads into programs and into QEMU
+	$(CARGO) build --release $(LOCKED) --package quartier-cli --package quartier-runtime \
+		--package quartier-plugin
 
-demo: build deps-demo ## One real program, four placements, on a machine of four nodes
+demo: build deps-demo ## One real program under every policy, on a machine of four nodes, counted
 	$(XTASK) demo
 
 results: build ## Real programs under every policy, counted, for docs/results (hours)

@@ -1,11 +1,10 @@
 //! `cargo xtask`: checks and chores of this workspace, run by the Makefile.
 #![forbid(unsafe_code)]
 
-mod demo;
+mod counted;
 mod deps;
 mod loom;
 mod pages;
-mod results;
 mod tidy;
 mod workspace;
 
@@ -39,10 +38,10 @@ enum Command {
     },
     /// Run the model-checked tests of every crate that has some
     Loom,
-    /// Run the demonstration: one real program, four placements, one table and one picture
-    Demo(demo::Args),
+    /// Run the demonstration: one real program under every policy, all that leaves a node counted
+    Demo(counted::demo::Args),
     /// Count real programs under every policy, for docs/results
-    Results(results::Args),
+    Results(counted::results::Args),
 }
 
 fn main() -> ExitCode {
@@ -67,8 +66,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Pages { folder } => pages::write(&folder),
         Command::Loom => loom::run(&Workspace::load()?),
-        Command::Demo(args) => demo::run(&args),
-        Command::Results(args) => results::run(&args),
+        Command::Demo(args) => counted::demo::run(&args),
+        Command::Results(args) => counted::results::run(&args),
     }
 }
 

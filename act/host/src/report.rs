@@ -52,6 +52,8 @@ pub struct ProcessReport {
     pub blocks_kept: u64,
     /// Blocks given back untouched.
     pub blocks_given_back: u64,
+    /// Times that a huge page in which two nodes' parts meet was kept from being joined.
+    pub fences: u64,
     /// Pages marked.
     pub pages_marked: u64,
     /// Pages moved.
@@ -149,6 +151,7 @@ impl ProcessReport {
             blocks_moved: slot.get(Counter::BlocksMoved),
             blocks_kept: slot.get(Counter::BlocksKept),
             blocks_given_back: slot.get(Counter::BlocksGivenBack),
+            fences: slot.get(Counter::Fences),
             pages_marked: slot.get(Counter::PagesMarked),
             pages_moved: slot.get(Counter::PagesMoved),
             pages_busy: slot.get(Counter::PagesBusy),
@@ -192,6 +195,7 @@ impl ProcessReport {
         self.blocks_moved += other.blocks_moved;
         self.blocks_kept += other.blocks_kept;
         self.blocks_given_back += other.blocks_given_back;
+        self.fences += other.fences;
         self.pages_marked += other.pages_marked;
         self.pages_moved += other.pages_moved;
         self.pages_busy += other.pages_busy;

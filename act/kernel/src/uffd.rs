@@ -15,6 +15,8 @@ const FEATURE_RWP: u64 = 1 << 17;
 
 /// Register: a touch of a page that is not there.
 pub const MODE_MISSING: u64 = 1;
+/// Register: a write to a page that was protected; without such pages, nothing.
+pub const MODE_WP: u64 = 1 << 1;
 /// Register: a touch of a page that was made inaccessible.
 pub const MODE_RWP: u64 = 1 << 3;
 

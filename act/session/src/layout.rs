@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"quartier");
 
 /// Raised whenever a field moves: launcher and runtime of different builds must not share memory.
-pub const LAYOUT_VERSION: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
 
 /// Words of a CPU mask: room for 8192 CPUs, x86-64's largest `NR_CPUS`.
 pub const NR_CPU_WORDS: usize = 128;

@@ -33,6 +33,8 @@ counters! {
     BlocksKept,
     /// Blocks given back untouched (before a fork, or because marking was turned off).
     BlocksGivenBack,
+    /// Borders between two nodes' parts of a huge page that were kept from being joined.
+    Fences,
     /// Pages marked.
     PagesMarked,
     /// Pages moved to another node.

@@ -40,9 +40,17 @@ fn watch(world: &'static World, test: libc::pid_t, patience: Duration) {
         if since.elapsed() > patience {
             eprintln!("HANG seed {}: nothing since operation {total}; now:", world.seed);
             world.log.say_all(6);
-            family(test).into_iter().for_each(describe);
-            // SAFETY: the parent, which is alive (see above).
-            unsafe { libc::kill(test, libc::SIGKILL) };
+            let own = std::process::id() as i32;
+            let family: Vec<_> = family(test).into_iter().filter(|pid| *pid != own).collect();
+            family.iter().copied().for_each(describe);
+            // A helper that hangs does not see that its program ends. Only what is below the test.
+            let ours = |pid: &i32| *pid == test || parent(*pid) == Some(test);
+            let ours: Vec<_> = family.into_iter().filter(ours).collect();
+            for pid in ours {
+                // SAFETY: the parent, which is alive (see above), and its children, which it has not
+                // waited for: it hangs.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
             return;
         }
     }
@@ -57,12 +65,14 @@ fn family(test: i32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
-        let Some(stat) = stat_of(*pid) else { return false };
-        let after = stat.rsplit(')').next().unwrap_or("");
-        let parent = after.split_whitespace().nth(1).and_then(|parent| parent.parse().ok());
-        *pid == test || parent == Some(test) || stat.contains("(quartier-helper)")
+        let is_helper = || stat_of(*pid).is_some_and(|stat| stat.contains("(quartier-helper)"));
+        *pid == test || parent(*pid) == Some(test) || is_helper()
     })
     .collect()
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    stat_of(pid)?.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Says of every thread of a process in which state it is and what it waits for.

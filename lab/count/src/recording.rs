@@ -69,6 +69,25 @@ pub enum CountMode {
     },
 }
 
+impl CountMode {
+    /// Whether counts of both ways may be set side by side: samples of one size may, whatever they err.
+    pub(crate) fn is_alike(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Sampled { one_in: one, .. }, Self::Sampled { one_in: two, .. }) => one == two,
+            _ => self == other,
+        }
+    }
+
+    /// Of two samples the one that may be off farther.
+    pub(crate) fn less_certain(self, other: Self) -> Self {
+        let error = |mode| match mode {
+            Self::Sampled { error_percent, .. } => error_percent,
+            Self::Parallel | Self::Deterministic => 0.0,
+        };
+        if error(other) > error(self) { other } else { self }
+    }
+}
+
 /// Counts at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -86,6 +86,19 @@ fn the_error_of_sampling_is_allowed_for() {
         with_mode(mode, runs).verdict.outcome
     };
     assert_eq!((outcome(0.1), outcome(2.0)), (Outcome::Helps, Outcome::DoesNotHelp));
+    // Each run errs by its own; what is concluded allows for the greatest.
+    let errors = [0.1, 2.0, 0.3, 0.2];
+    let mut policies = vec![
+        self::runs(Policy::FirstTouch, runs[0], 500, None),
+        self::runs(Policy::Quartier, runs[1], 500, None),
+    ];
+    let reports = policies.iter_mut().flat_map(|runs| runs.runs.as_mut().unwrap());
+    for (report, error_percent) in reports.zip(errors) {
+        report.mode = CountMode::Sampled { one_in: 16, error_percent };
+    }
+    let comparison = compare(policies);
+    assert_eq!(comparison.mode, CountMode::Sampled { one_in: 16, error_percent: 2.0 });
+    assert_eq!(comparison.verdict.outcome, Outcome::DoesNotHelp);
 }
 
 #[test]
@@ -136,6 +149,10 @@ fn what_cannot_be_compared_is_refused() {
     for (change, what) in [
         ((|made_up: &mut MadeUp| made_up.cpus_per_node = vec![2; 2]) as fn(&mut MadeUp), "nodes"),
         (|made_up| made_up.mode = CountMode::Deterministic, "way of counting"),
+        (
+            |made_up| made_up.mode = CountMode::Sampled { one_in: 8, error_percent: 0.0 },
+            "way of counting",
+        ),
         (|made_up| made_up.has_threads = false, "phase"),
     ] {
         let error = refuse(vec![runs(Policy::FirstTouch, &[1], 0, None), other(change)]);

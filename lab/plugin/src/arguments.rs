@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use quartier_marker::INTERFACE;
 use quartier_memmodel::geometry::{Geometry, Preset};
 
 use crate::layout::{Layout, Range};
@@ -38,6 +39,7 @@ impl Arguments {
                 "range" => ranges.push(value.parse::<Range>().map_err(|why| why.to_string())?),
                 "cpus" => node_of_cpu = nodes(value)?,
                 "geometry" => geometry = Some(read_geometry(value)?),
+                "interface" => same_interface(value)?,
                 "out" => out = Some(PathBuf::from(value)),
                 "threads" => single = is_single(value)?,
                 "check" if value == "translations" => checks_translations = true,
@@ -58,6 +60,14 @@ impl Arguments {
             checks_translations,
         })
     }
+}
+
+/// `interface=HEX`: what the marker will say is what this plugin understands.
+fn same_interface(text: &str) -> Result<(), String> {
+    if u64::from_str_radix(text, 16) == Ok(INTERFACE) {
+        return Ok(());
+    }
+    Err("it is of another build than quartier: build or install them together".to_owned())
 }
 
 fn nodes(text: &str) -> Result<Vec<u16>, String> {
@@ -90,7 +100,9 @@ mod tests {
 
     #[test]
     fn all_words_are_understood() {
+        let interface = format!("interface={INTERFACE:x}");
         let words = [
+            interface.as_str(),
             RANGE,
             "range=1:4096:4096:4:0",
             "out=/x",
@@ -117,6 +129,8 @@ mod tests {
             (&[RANGE, "geometry=tsar"], "out="),
             (&["range=0"], "NODE:"),
             (&["verbose"], "NAME=VALUE"),
+            (&["interface=1"], "of another build than quartier"),
+            (&["interface=one"], "of another build than quartier"),
             (&["colour=red"], "not an argument"),
             (&["cpus=a"], "node's number"),
             (&["threads=2"], "threads=single"),

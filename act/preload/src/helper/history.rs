@@ -47,6 +47,12 @@ impl History {
         self.known(address / self.block_bytes).node.is_none_or(|known| known == node)
     }
 
+    /// The nodes of the blocks of `[start, end)` that were touched, as of the last time.
+    pub(super) fn nodes(&mut self, start: usize, end: usize) -> impl Iterator<Item = u32> {
+        let blocks = start / self.block_bytes..end.div_ceil(self.block_bytes);
+        blocks.filter_map(|block| self.known(block).node)
+    }
+
     /// Blocks of `[start, end)` were touched from `node`, and moved there or not.
     pub(super) fn note(&mut self, start: usize, end: usize, node: u32, moved: bool) {
         for block in start / self.block_bytes..end.div_ceil(self.block_bytes) {

@@ -1,5 +1,6 @@
 //! What the helper looks up about the program under `/proc`, without a heap.
 
+use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
 use quartier_kernel::sys::{self, SysResult};
@@ -103,11 +104,23 @@ fn tracer_of_status(status: &[u8]) -> Option<&[u8]> {
 
 /// How many mappings a process may have (`vm.max_map_count`).
 pub(super) fn max_map_count() -> Option<usize> {
-    let fd = sys::open(c"/proc/sys/vm/max_map_count", libc::O_RDONLY).ok()?;
     let mut digits = [0u8; 32];
-    let count = sys::pread(fd, &mut digits, 0);
+    let digits = read_setting(c"/proc/sys/vm/max_map_count", &mut digits)?;
+    std::str::from_utf8(digits).ok()?.trim_end().parse().ok()
+}
+
+/// Whether the kernel makes huge pages of anonymous memory, at least where it is asked to.
+pub(super) fn huge_pages_are_made() -> bool {
+    let mut choices = [0u8; 64];
+    read_setting(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut choices)
+        .is_some_and(|choices| !choices.windows(7).any(|choice| choice == b"[never]"))
+}
+
+fn read_setting<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let fd = sys::open(path, libc::O_RDONLY).ok()?;
+    let count = sys::pread(fd, buffer, 0);
     sys::close(fd);
-    std::str::from_utf8(&digits[..count.ok()?]).ok()?.trim_end().parse().ok()
+    buffer.get(..count.ok()?)
 }
 
 /// The CPU that a thread of this process last ran on, by `/proc/PID/task/TID/stat` (field 39).

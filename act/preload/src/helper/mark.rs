@@ -31,6 +31,7 @@ impl Server {
     pub(super) fn mark(&mut self, start: usize, end: usize) {
         let began = sys::now_nanos();
         self.station.leave();
+        self.lift_stale_fences();
         threads::forget_dead(self.program_pid);
         self.regions_max = self.regions_allowed();
         for _ in 0..PASSES_MAX {
@@ -135,7 +136,8 @@ impl Server {
         let stack = threads::stacks().filter(overlaps).min();
         let at = self.regions.first_after(start);
         let marked = self.regions.all().get(at).map(|region| (region.start, region.end));
-        [own, stack, marked.filter(overlaps)].into_iter().flatten().min()
+        let fence = self.fences.first_up(start, end);
+        [own, stack, fence, marked.filter(overlaps)].into_iter().flatten().min()
     }
 
     /// Finds the resident stretches, closing gaps of up to a block, and marks each.

@@ -11,6 +11,7 @@
 mod changes;
 mod child;
 mod copy;
+mod fences;
 mod history;
 mod homes;
 mod look;

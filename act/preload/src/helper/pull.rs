@@ -59,6 +59,7 @@ impl Server {
         }
         if let Some(node) = node {
             self.history.note(start, end, node, pulled.moved > 0);
+            self.note_borders(&region, (start, end), node);
         }
         let settled = self.regions.all()[at].settle(start, end, self.orders.block_bytes) as u64;
         let outcome = if pulled.moved > 0 { Counter::BlocksMoved } else { Counter::BlocksKept };

@@ -6,6 +6,7 @@ use quartier_session::{Counter, Rung};
 use syscalls::{Sysno, syscall};
 
 use super::changes::Removed;
+use super::fences::Fences;
 use super::history::History;
 use super::look::{self, Statm};
 use super::mates;
@@ -48,6 +49,7 @@ pub(super) struct Server {
     pub(super) program_pidfd: i32,
     pub(super) station: Station,
     pub(super) history: History,
+    pub(super) fences: Fences,
     /// Time spent on touches that moved something.
     pub(super) moving_nanos: u64,
     rounds: Rounds,
@@ -90,6 +92,7 @@ impl Server {
             program_pidfd,
             station: Station::default(),
             history: History::new(orders.block_bytes)?,
+            fences: Fences::new(),
             moving_nanos: 0,
             rounds: Rounds::new(orders.remark_ms_max),
             statm: Statm::open()?,
@@ -137,7 +140,8 @@ impl Server {
             if bell || tick && CONTROL.request.load(Ordering::SeqCst) != REQUEST_NONE {
                 self.answer();
             }
-            if messages || bell || self.regions.len() > 0 || self.may_mark_again() {
+            let has_work = self.regions.len() > 0 || self.fences.are_up() || self.may_mark_again();
+            if messages || bell || has_work {
                 at_work = now;
             } else if now.saturating_sub(at_work) >= patience_nanos && self.close_shop() {
                 return;
@@ -148,6 +152,7 @@ impl Server {
                     return;
                 }
                 self.yield_to_tracer();
+                self.put_up_fences();
                 self.mark_if_due(now);
             }
         }
@@ -293,12 +298,12 @@ impl Server {
             (CONTROL.start.load(Ordering::Relaxed), CONTROL.end.load(Ordering::Relaxed));
         match CONTROL.request.load(Ordering::SeqCst) {
             REQUEST_MARK_ALL => {
-                self.history.forget(start, end);
+                self.forget_touches(start, end);
                 self.mark(start, end);
                 self.rounds.begin(self.seen(), self.statm.resident_pages());
             }
             REQUEST_MARK_RANGE => {
-                self.history.forget(start, end);
+                self.forget_touches(start, end);
                 self.mark(start, end);
             }
             REQUEST_GIVE_BACK => self.give_back(start, end),
@@ -306,6 +311,12 @@ impl Server {
         }
         CONTROL.request.store(REQUEST_NONE, Ordering::SeqCst);
         sys::futex_wake(&CONTROL.request);
+    }
+
+    /// Whoever touched `[start, end)` until now, others may from now on.
+    fn forget_touches(&mut self, start: usize, end: usize) {
+        self.history.forget(start, end);
+        self.lift_fences(start, end);
     }
 
     /// Lets the thread that rings go on, and takes the doorbell page away again once it has.
@@ -324,6 +335,7 @@ impl Server {
 
     /// Puts the data of all regions that overlap a range back, and ends their marking.
     pub(super) fn give_back(&mut self, start: usize, end: usize) {
+        self.lift_fences(start, end);
         loop {
             let at = self.regions.first_after(start);
             let Some(region) = self.regions.all().get(at).filter(|region| region.start < end)

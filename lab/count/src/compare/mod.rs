@@ -197,7 +197,9 @@ impl Comparison {
         let nothing = || CompareError::Nothing(why_nothing(&policies));
         let model: Report = (*reports.first().ok_or_else(nothing)?).clone();
         let swept = sweep.iter().filter_map(|point| point.runs.as_ref().ok()).flatten();
-        check_alike(&model, &reports.iter().copied().chain(swept).collect::<Vec<_>>())?;
+        let all: Vec<_> = reports.iter().copied().chain(swept).collect();
+        check_alike(&model, &all)?;
+        let mode = all.iter().map(|report| report.mode).fold(model.mode, CountMode::less_certain);
         let notes = notes(&policies, &sweep);
         let mut results: Vec<_> = policies.into_iter().map(PolicyResult::new).collect();
         add_ratios(&mut results);
@@ -209,8 +211,8 @@ impl Comparison {
             machine: model.machine,
             kernel: model.kernel,
             qemu: model.qemu,
-            mode: model.mode,
-            verdict: Verdict::new(&results, model.mode),
+            mode,
+            verdict: Verdict::new(&results, mode),
             policies: results,
             sweep,
             geometry: model.geometry,
@@ -240,7 +242,7 @@ fn check_alike(model: &Report, reports: &[&Report]) -> Result<(), CompareError> 
         false => Ok(()),
     };
     differ("nodes", |a, b| a.machine != b.machine)?;
-    differ("way of counting", |a, b| a.mode != b.mode)?;
+    differ("way of counting", |a, b| !a.mode.is_alike(b.mode))?;
     differ("kernel", |a, b| a.kernel != b.kernel)?;
     differ("phase", |a, b| a.phase != b.phase)?;
     differ("modelled machine", |a, b| a.geometry != b.geometry)

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use quartier_marker::INTERFACE;
 use quartier_model::NodeId;
 use rustix::fs::MemfdFlags;
 
@@ -43,7 +44,7 @@ impl Instrument {
     /// number: the first node's is `first_file`.
     pub fn plugin_arg(&self, topology: &Topology, first_file: i32) -> OsString {
         let mut arg = escaped(&self.library);
-        arg.push(",out=");
+        arg.push(format!(",interface={INTERFACE:x},out="));
         arg.push(escaped(&self.out));
         arg.push(",geometry=");
         arg.push(escaped(Path::new(&self.geometry)));
@@ -167,9 +168,10 @@ mod tests {
             checks_translations: true,
             repeatable: false,
         };
+        let argument = instrument.plugin_arg(&topology(&[512, 512]), 20);
         assert_eq!(
-            instrument.plugin_arg(&topology(&[512, 512]), 20).to_str().unwrap(),
-            "/a,,b.so,out=/out,geometry=tsar,sets=8,cpus=0+0+1+1,threads=multi,check=translations,\
+            argument.to_str().unwrap().replace(&format!("{INTERFACE:x}"), "INTERFACE"),
+            "/a,,b.so,interface=INTERFACE,out=/out,geometry=tsar,sets=8,cpus=0+0+1+1,threads=multi,check=translations,\
              range=0:0:536870912:20:0,range=1:536870912:536870912:21:0"
         );
     }

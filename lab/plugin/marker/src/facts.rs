@@ -8,8 +8,9 @@ use crate::btf::Btf;
 
 /// How many words [`Facts::words`] has.
 pub const WORDS: usize = 12;
-/// The first word: a change of the others' meaning changes it.
-const MAGIC: u64 = 0x5155_4152_0000_0003;
+/// The first word: any change of this file changes it, and so of what the others mean. Command and
+/// instrument compare it before a guest boots.
+pub const INTERFACE: u64 = fingerprint(include_bytes!("facts.rs"));
 
 /// Addresses and offsets in the running kernel. Offsets are in bytes from a task's `task_struct`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,17 @@ pub struct Facts {
     pub tgid: u64,
     /// `comm`: the name of its program, or that which it gave itself.
     pub comm: u64,
+}
+
+/// FNV-1a of a text.
+const fn fingerprint(text: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut at = 0;
+    while at < text.len() {
+        hash = (hash ^ text[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    hash
 }
 
 /// Why the facts cannot be had.
@@ -122,7 +134,7 @@ impl Facts {
     #[must_use]
     pub fn words(&self) -> [u64; WORDS] {
         [
-            MAGIC,
+            INTERFACE,
             WORDS as u64,
             self.switch_to,
             self.wake_up_new_task,
@@ -141,7 +153,7 @@ impl Facts {
     #[must_use]
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let [
-            MAGIC,
+            INTERFACE,
             count,
             switch_to,
             wake_up_new_task,
@@ -182,6 +194,12 @@ mod tests {
         assert_eq!(Facts::from_words(&facts.words()), Some(facts));
         assert_eq!(Facts::from_words(&facts.words()[1..]), None);
         assert_eq!(Facts::from_words(&[0; WORDS]), None);
+    }
+
+    #[test]
+    fn texts_have_different_fingerprints() {
+        assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fingerprint(b"a"), 0xaf63_dc4c_8601_ec8c);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 mod btf;
 mod facts;
 
-pub use facts::{Facts, FactsError, WORDS};
+pub use facts::{Facts, FactsError, INTERFACE, WORDS};
 
 /// The instruction before its displacement: `nop dword ptr [rax + …]`.
 pub const OPCODE: [u8; 3] = [0x0f, 0x1f, 0x80];

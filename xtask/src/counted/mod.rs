@@ -1,0 +1,95 @@
+//! Real programs of Debian's, counted under every policy by `quartier lab compare`: one as the
+//! demonstration, more for `docs/results/`.
+
+pub mod demo;
+mod programs;
+pub mod results;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use programs::Program;
+
+/// Our own scripts, which programs are made of.
+const SCRIPTS: [(&str, &str); 2] =
+    [("power.py", include_str!("power.py")), ("scene.py", include_str!("scene.py"))];
+
+/// Where comparisons are made.
+#[derive(Debug)]
+struct Place {
+    quartier: PathBuf,
+    /// Has our scripts, and a folder for each program.
+    work: PathBuf,
+}
+
+impl Place {
+    /// Takes the given command, or the release build.
+    fn new(quartier: Option<&Path>, work: &Path) -> anyhow::Result<Self> {
+        let quartier = quartier.map_or_else(crate::release_build, |path| Ok(path.to_owned()))?;
+        let quartier = quartier
+            .canonicalize()
+            .with_context(|| format!("{} is not there: run `make build`", quartier.display()))?;
+        fs::create_dir_all(work).with_context(|| format!("cannot create {}", work.display()))?;
+        let work = work.canonicalize()?;
+        for (name, text) in SCRIPTS {
+            fs::write(work.join(name), text).context("cannot write a script")?;
+        }
+        Ok(Self { quartier, work })
+    }
+
+    /// Makes a program's input, as far as it is not there.
+    fn prepare(&self, program: &Program) -> anyhow::Result<PathBuf> {
+        let folder = self.work.join(program.name);
+        fs::create_dir_all(&folder)?;
+        for (name, text) in program.files {
+            fs::write(folder.join(name), text)?;
+        }
+        for command in program.prepare {
+            let status = Command::new("sh")
+                .args(["-c", command])
+                .current_dir(&folder)
+                .env("HERE", &self.work)
+                .env("GMX_MAXBACKUP", "-1")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .status()
+                .context("cannot run sh")?;
+            ensure!(status.success(), "`{command}` ended with {status}");
+        }
+        Ok(folder)
+    }
+
+    /// Compares; gives the table. Reports and drawings are in the program's folder.
+    fn compare(
+        &self,
+        program: &Program,
+        folder: &Path,
+        options: &[&OsStr],
+    ) -> anyhow::Result<String> {
+        let mut command = Command::new(&self.quartier);
+        command.args(["lab", "compare", "--nodes", "4", "--cpus-per-node", "2", "--mem", "4G"]);
+        command.args(["--phase", program.phase, "--svg", "drawings", "--html", "report.html"]);
+        command.args(["--report", "report.json"]).args(options);
+        for words in program.hand {
+            command.args(["--hand", words]);
+        }
+        if let Some(line) = program.hand_instead {
+            command.args(["--hand-instead", &format!("sh -c '{line}'")]);
+        }
+        let output = command
+            .args(["--", "sh", "-c", program.command])
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cannot run quartier")?;
+        ensure!(output.status.success(), "quartier lab compare ended with {}", output.status);
+        let text = String::from_utf8(output.stdout).context("the table is no text")?;
+        fs::write(folder.join("report.txt"), &text)?;
+        Ok(text)
+    }
+}
