@@ -37,7 +37,7 @@ build: deps ## Build the command, and the libraries that it loads into programs 
 	$(CARGO) build --release $(LOCKED) --package quartier-cli --package quartier-runtime \
 		--package quartier-plugin
 
-demo: build deps-demo ## One real program under every policy, on a machine of four nodes, counted
+demo: build deps-demo ## One real program under four policies, on a machine of four nodes, counted
 	$(XTASK) demo
 
 results: build ## Real programs under every policy, counted, for docs/results (hours)

@@ -81,11 +81,11 @@ check_demo() {
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || need "NumPy for /usr/bin/python3" "python3-numpy"
     [ -e /usr/lib/x86_64-linux-gnu/openblas-openmp ] ||
         need "OpenBLAS, its OpenMP build" "libopenblas0-openmp"
-    has numad || [ -e /usr/sbin/numad ] || need "numad (a policy to compare with)" "numad"
 }
 
 check_results() {
     check_demo
+    has numad || [ -e /usr/sbin/numad ] || need "numad (a policy to compare with)" "numad"
     [ -e /usr/lib/x86_64-linux-gnu/openblas-pthread ] ||
         need "OpenBLAS, its build with threads of its own" "libopenblas0-pthread"
     has tachyon-nox || need "tachyon, a ray tracer" "tachyon-bin-nox"

@@ -38,7 +38,7 @@ enum Command {
     },
     /// Run the model-checked tests of every crate that has some
     Loom,
-    /// Run the demonstration: one real program under every policy, all that leaves a node counted
+    /// Run the demonstration: one real program under four policies, all that leaves a node counted
     Demo(counted::demo::Args),
     /// Count real programs under every policy, for docs/results
     Results(counted::results::Args),

@@ -14,7 +14,7 @@ use common::{HAZARDS, SKIPPED, operations, programs, quartier, run, torture};
 const OPERATIONS: u64 = 20_000;
 
 /// Seconds for one hazard program in a guest.
-const SECONDS: u32 = 60;
+const SECONDS: u32 = 120;
 
 /// Hazards whose program has been killed stay in the guest: this looks for helpers when all is over.
 const NO_HELPER_LEFT: &str =
@@ -72,12 +72,12 @@ fn check(kernel: &str, options: &str) {
         return;
     }
     let operations = operations(OPERATIONS);
-    let limit = (700 + operations / 50).to_string();
+    let limit = (900 + operations / 50).to_string();
     let mut guest = Command::new(quartier());
     guest.args(["lab", "run", "--kernel", kernel, "--nodes", "4", "--cpus-per-node", "2"]);
     guest.args(["--mem", "4G", "--root", "--hang-timeout", "200", "--timeout", &limit, "--"]);
     guest.args(["sh", "-c", &script(options, operations)]);
-    let ended = run(&mut guest, 760 + operations / 50);
+    let ended = run(&mut guest, 960 + operations / 50);
     println!("kernel {kernel} {options}:\n{}", ended.said);
     let results: Vec<_> =
         ended.said.lines().filter_map(|line| line.strip_prefix("== ")?.rsplit_once(' ')).collect();

@@ -14,15 +14,11 @@ use anyhow::{Context, ensure};
 
 use programs::Program;
 
-/// Our own scripts, which programs are made of.
-const SCRIPTS: [(&str, &str); 2] =
-    [("power.py", include_str!("power.py")), ("scene.py", include_str!("scene.py"))];
-
 /// Where comparisons are made.
 #[derive(Debug)]
 struct Place {
     quartier: PathBuf,
-    /// Has our scripts, and a folder for each program.
+    /// Has a folder for each program.
     work: PathBuf,
 }
 
@@ -34,14 +30,10 @@ impl Place {
             .canonicalize()
             .with_context(|| format!("{} is not there: run `make build`", quartier.display()))?;
         fs::create_dir_all(work).with_context(|| format!("cannot create {}", work.display()))?;
-        let work = work.canonicalize()?;
-        for (name, text) in SCRIPTS {
-            fs::write(work.join(name), text).context("cannot write a script")?;
-        }
-        Ok(Self { quartier, work })
+        Ok(Self { quartier, work: work.canonicalize()? })
     }
 
-    /// Makes a program's input, as far as it is not there.
+    /// Makes a program's input.
     fn prepare(&self, program: &Program) -> anyhow::Result<PathBuf> {
         let folder = self.work.join(program.name);
         fs::create_dir_all(&folder)?;
@@ -52,7 +44,6 @@ impl Place {
             let status = Command::new("sh")
                 .args(["-c", command])
                 .current_dir(&folder)
-                .env("HERE", &self.work)
                 .env("GMX_MAXBACKUP", "-1")
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -72,16 +63,17 @@ impl Place {
     ) -> anyhow::Result<String> {
         let mut command = Command::new(&self.quartier);
         command.args(["lab", "compare", "--nodes", "4", "--cpus-per-node", "2", "--mem", "4G"]);
-        command.args(["--phase", program.phase, "--svg", "drawings", "--html", "report.html"]);
+        command.args(["--phase", "parallel", "--svg", "drawings", "--html", "report.html"]);
         command.args(["--report", "report.json"]).args(options);
         for words in program.hand {
             command.args(["--hand", words]);
         }
-        if let Some(line) = program.hand_instead {
-            command.args(["--hand-instead", &format!("sh -c '{line}'")]);
+        if let Some(words) = program.hand_instead {
+            command.args(["--hand-instead", words]);
         }
         let output = command
-            .args(["--", "sh", "-c", program.command])
+            .arg("--")
+            .args(program.command.split(' '))
             .current_dir(folder)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())

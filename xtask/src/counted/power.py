@@ -4,7 +4,8 @@
 
 One thread fills the matrix; every product is computed in all threads, each on its own rows. With
 `by-hand` the program binds the rows of thread i of n to node i * nodes / n before it fills them, as
-somebody would who knows how OpenBLAS divides them, and who binds its threads (OMP_PLACES).
+somebody would who knows how OpenBLAS divides them, and who binds its threads (OMP_PLACES). What it
+computed is printed, and added to results.txt if that may be written.
 """
 
 import ctypes
@@ -46,7 +47,11 @@ def main():
     for _ in range(rounds):
         product = matrix @ vector
         vector = product / numpy.linalg.norm(product)
-    print(numpy.linalg.norm(matrix @ vector))
+    result = float(numpy.linalg.norm(matrix @ vector))
+    print(result)
+    if os.access("results.txt", os.W_OK):
+        with open("results.txt", "a") as file:
+            print(result, file=file)
 
 
 main()
