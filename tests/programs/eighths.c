@@ -48,6 +48,27 @@ static void go_over(size_t me, size_t part, uint64_t round) {
     }
 }
 
+// OS id, negative where there is no page.
+static int node_of(size_t offset) {
+    void *page = (char *)data + offset;
+    int node = -1;
+    syscall(SYS_move_pages, 0, 1ul, &page, NULL, &node, 0);
+    return node;
+}
+
+// What was just marked may be taken out until somebody touches it, and is on no node then.
+static int all_there(void) {
+    for (size_t at = 0; at < words_per_thread * nr_threads * sizeof *data; at += PAGE)
+        if (node_of(at) < 0) return 0;
+    return 1;
+}
+
+static int is_over(uint64_t round, double began) {
+    if (!is_pool) return round == 1;
+    double over = now() - began - seconds;
+    return over >= 10 || (over >= 0 && all_there());
+}
+
 static void *work(void *argument) {
     size_t me = (size_t)argument;
     unsigned cpu, node;
@@ -56,7 +77,7 @@ static void *work(void *argument) {
     for (uint64_t round = 0; !stop; round++) {
         go_over(me, roams ? (me + round) % nr_threads : me, round);
         pthread_barrier_wait(&all_here);
-        if (me == 0) stop = is_pool ? now() - began >= seconds : round == 1;
+        if (me == 0) stop = is_over(round, began);
         pthread_barrier_wait(&all_here);
     }
     syscall(SYS_getcpu, &cpu, &node, NULL);
@@ -94,9 +115,7 @@ int main(int argc, char **argv) {
     for (size_t t = 0; t < nr_threads; t++) {
         all_wrong += wrong[t];
         for (size_t at = 0; at < words_per_thread * sizeof *data; at += PAGE) {
-            void *page = (char *)(data + t * words_per_thread) + at;
-            int node = -1;
-            syscall(SYS_move_pages, 0, 1ul, &page, NULL, &node, 0);
+            int node = node_of(t * words_per_thread * sizeof *data + at);
             pages++;
             if (node >= 0 && node < NODES_MAX) per_node[node]++;
             right += node == node_of_thread[t];

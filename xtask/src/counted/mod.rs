@@ -84,4 +84,17 @@ impl Place {
         fs::write(folder.join("report.txt"), &text)?;
         Ok(text)
     }
+
+    /// The table of the same runs over another phase, in a file of the phase's name.
+    fn look_again(&self, folder: &Path, recordings: &str, phase: &str) -> anyhow::Result<()> {
+        let output = Command::new(&self.quartier)
+            .args(["lab", "compare", "--from", recordings, "--phase", phase])
+            .current_dir(folder)
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cannot run quartier")?;
+        ensure!(output.status.success(), "quartier lab compare ended with {}", output.status);
+        fs::write(folder.join(phase).with_extension("txt"), output.stdout)?;
+        Ok(())
+    }
 }

@@ -11,6 +11,9 @@ use super::programs::{PROGRAMS, Program};
 /// The drawings that are kept of each program.
 const DRAWINGS: [&str; 2] = ["policies.svg", "nodes-most-asked.svg"];
 
+/// Where every run is kept, in a program's folder.
+const RECORDINGS: &str = "recordings";
+
 /// Options of `cargo xtask results`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -43,15 +46,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let place = Place::new(args.quartier.as_deref(), &args.work)?;
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
     let runs = args.runs.to_string();
-    let options = ["--kernel", &args.kernel, "--runs", &runs].map(AsRef::as_ref);
+    let options = ["--kernel", &args.kernel, "--runs", &runs, "--recordings", RECORDINGS];
+    let options = options.map(AsRef::as_ref);
     let wanted = |program: &&Program| {
         args.names.is_empty() || args.names.iter().any(|name| name == program.name)
     };
     for program in PROGRAMS.iter().filter(wanted) {
         eprintln!("results: {}", program.name);
         let folder = place.prepare(program).context(program.name)?;
+        discard(&folder.join(RECORDINGS)).context(program.name)?;
         place.compare(program, &folder, &options).context(program.name)?;
+        place.look_again(&folder, RECORDINGS, "whole").context(program.name)?;
         keep(program, &folder, &args.out).context(program.name)?;
+    }
+    Ok(())
+}
+
+/// Those of an earlier time would be kept otherwise.
+fn discard(recordings: &Path) -> anyhow::Result<()> {
+    if recordings.exists() {
+        fs::remove_dir_all(recordings).context("cannot remove old recordings")?;
     }
     Ok(())
 }
@@ -62,6 +76,7 @@ fn keep(program: &Program, folder: &Path, out: &Path) -> anyhow::Result<()> {
         let to = out.join(program.name).with_extension(kind);
         fs::copy(folder.join("report").with_extension(kind), to)?;
     }
+    fs::copy(folder.join("whole.txt"), out.join(format!("{}-whole.txt", program.name)))?;
     for drawing in DRAWINGS {
         let to = out.join(format!("{}-{drawing}", program.name));
         fs::copy(folder.join("drawings").join(drawing), to)

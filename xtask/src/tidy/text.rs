@@ -17,9 +17,9 @@ const HOSTS: [&str; 6] = [
 ];
 
 /// Folders at a machine's root that a file may well name: they are the system's, on any machine.
-const SYSTEM_FOLDERS: [&str; 14] = [
-    "bin", "boot", "dev", "etc", "home", "lib", "mnt", "opt", "proc", "root", "srv", "sys", "tmp",
-    "usr",
+const SYSTEM_FOLDERS: [&str; 19] = [
+    "bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "proc", "root",
+    "run", "sbin", "srv", "sys", "tmp", "usr", "var",
 ];
 
 /// Checks one file.

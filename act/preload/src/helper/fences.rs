@@ -4,10 +4,13 @@
 //! border is registered with a userfaultfd that hears nothing. No contents, no protection and no
 //! access change, and the mapping is whole again once that is unregistered or closed, by our death too.
 
+use std::sync::atomic::Ordering;
+
 use quartier_kernel::sys::{HUGE, PAGE};
 use quartier_kernel::uffd::{self, Uffd};
-use quartier_session::Counter;
+use quartier_session::{Counter, Rung};
 
+use super::CONTROL;
 use super::history::History;
 use super::look;
 use super::regions::Region;
@@ -40,16 +43,31 @@ impl Fence {
     fn huge_page(self) -> usize {
         self.page & !(HUGE - 1)
     }
+
+    /// Puts it up, or finds it so. Not where another userfaultfd is, be it our other one: since it was
+    /// put up, the program may have mapped something else there.
+    fn is_up(self, bell: Uffd) -> bool {
+        bell.register(self.page, PAGE, uffd::MODE_WP).is_ok()
+    }
+
+    /// Before Linux 6.17 a userfaultfd ends the registration of any other: so only what is `bell`'s.
+    fn take_down(self, bell: Uffd, marks: Uffd, rung: Rung) {
+        if !self.is_up(bell) {
+            return;
+        }
+        // SAFETY: nothing of what is registered with `bell` was taken out, and nobody waits there.
+        let _ = unsafe { bell.unregister(self.page, PAGE) };
+        if rung == Rung::Move && marks.mappings_changing() {
+            // A marked range may have been moved here just now. The program goes on only once we have
+            // read of it, and until then that is registered again.
+            let _ = marks.register(self.page, PAGE, uffd::MODE_MISSING);
+        }
+    }
 }
 
 impl Fences {
     pub(super) fn new() -> Self {
         Self { fences: [Fence::default(); FENCES_MAX], len: 0, nr_up: 0 }
-    }
-
-    /// Whether any are up.
-    pub(super) fn are_up(&self) -> bool {
-        self.nr_up > 0
     }
 
     fn are_wanted(&self) -> bool {
@@ -73,7 +91,7 @@ impl Fences {
     }
 
     /// Takes down those that are up and not to be kept, and forgets those that are only wanted.
-    fn lift(&mut self, bell: Uffd, mut is_kept: impl FnMut(Fence) -> bool) {
+    fn lift(&mut self, mut is_kept: impl FnMut(Fence) -> bool, mut take_down: impl FnMut(Fence)) {
         let (mut kept, mut kept_up) = (0, 0);
         for index in 0..self.len {
             let fence = self.fences[index];
@@ -82,11 +100,11 @@ impl Fences {
                 kept += 1;
                 kept_up += usize::from(index < self.nr_up);
             } else if index < self.nr_up {
-                // SAFETY: nothing was taken out there, and nobody waits.
-                let _ = unsafe { bell.unregister(fence.page, PAGE) };
+                take_down(fence);
             }
         }
         (self.len, self.nr_up) = (kept, kept_up);
+        CONTROL.fences.store(kept_up as u32, Ordering::SeqCst);
     }
 
     /// Those that are wanted and not up, and none any more.
@@ -101,6 +119,7 @@ impl Fences {
         self.fences[self.nr_up] = fence;
         self.nr_up += 1;
         self.len = self.nr_up;
+        CONTROL.fences.store(self.nr_up as u32, Ordering::SeqCst);
     }
 }
 
@@ -123,7 +142,10 @@ impl Server {
 
     /// Puts up what is wanted.
     pub(super) fn put_up_fences(&mut self) {
-        if !self.fences.are_wanted() || !look::huge_pages_are_made() {
+        if !self.fences.are_wanted()
+            || CONTROL.forks.load(Ordering::Acquire) != 0
+            || !look::huge_pages_are_made()
+        {
             return;
         }
         for fence in self.fences.take_wanted() {
@@ -131,7 +153,7 @@ impl Server {
             if has_room
                 && self.history.has_borders(fence.huge_page())
                 && self.end_marking(fence.page)
-                && self.bell.register(fence.page, PAGE, uffd::MODE_WP).is_ok()
+                && fence.is_up(self.bell)
             {
                 self.fences.add(fence);
                 self.orders.slot.add(Counter::Fences, 1);
@@ -141,13 +163,21 @@ impl Server {
 
     /// Takes down what is within `[start, end)`: the program wants it as it was, or its threads are new.
     pub(super) fn lift_fences(&mut self, start: usize, end: usize) {
-        self.fences.lift(self.bell, |fence| fence.page + PAGE <= start || fence.page >= end);
+        let (bell, uffd, rung) = (self.bell, self.uffd, self.rung);
+        self.fences.lift(
+            |fence| fence.page + PAGE <= start || fence.page >= end,
+            |fence| fence.take_down(bell, uffd, rung),
+        );
     }
 
-    /// Takes down what is no border any more.
+    /// Takes down what is no border any more, and forgets what the program has unmapped.
     pub(super) fn lift_stale_fences(&mut self) {
+        let (bell, uffd, rung) = (self.bell, self.uffd, self.rung);
         let history = &mut self.history;
-        self.fences.lift(self.bell, |fence| history.has_borders(fence.huge_page()));
+        self.fences.lift(
+            |fence| fence.is_up(bell) && history.has_borders(fence.huge_page()),
+            |fence| fence.take_down(bell, uffd, rung),
+        );
     }
 
     /// Cuts a page out of the region that it is in, if it was touched; `false` if it waits for that.
@@ -163,6 +193,13 @@ impl Server {
         self.regions.cut(page + PAGE);
         if let Some(at) = self.regions.find(page) {
             self.finish(at);
+        }
+        // What is left on either side may have been waiting for the other side's blocks alone.
+        for beside in [page - 1, page + PAGE] {
+            let Some(at) = self.regions.find(beside) else { continue };
+            if self.regions.all()[at].recount(self.orders.block_bytes) == Some(0) {
+                self.finish(at);
+            }
         }
         self.regions.find(page).is_none()
     }
@@ -187,7 +224,6 @@ mod tests {
     use super::*;
 
     const AT: usize = 0x7f12_3440_0000;
-    const NOBODY: Uffd = Uffd(-1);
 
     fn pages(fences: &Fences) -> Vec<usize> {
         fences.fences[..fences.len].iter().map(|fence| fence.page).collect()
@@ -200,7 +236,7 @@ mod tests {
             fences.want(page);
         }
         assert_eq!(pages(&fences), [AT + PAGE, AT + HUGE + PAGE]);
-        assert!(!fences.are_up());
+        assert_eq!(fences.nr_up, 0);
         for fence in fences.take_wanted() {
             fences.add(fence);
         }
@@ -220,10 +256,13 @@ mod tests {
         assert_eq!(fences.first_up(AT, AT + PAGE), None);
         let second = AT + HUGE + PAGE;
         assert_eq!(fences.first_up(AT + 2 * PAGE, usize::MAX), Some((second, second + PAGE)));
-        fences.lift(NOBODY, |fence| fence.page != AT + PAGE);
+        let mut down = Vec::new();
+        fences.lift(|fence| fence.page != AT + PAGE, |fence| down.push(fence.page));
+        assert_eq!(down, [AT + PAGE]);
         assert_eq!(pages(&fences), [second, AT + 2 * HUGE + PAGE]);
         assert_eq!((fences.nr_up, fences.first_up(AT + 2 * HUGE, usize::MAX)), (1, None));
-        fences.lift(NOBODY, |_| false);
+        fences.lift(|_| false, |fence| down.push(fence.page));
+        assert_eq!(down, [AT + PAGE, second]);
         fences.want(AT + PAGE);
         assert_eq!((fences.nr_up, pages(&fences)), (0, vec![AT + PAGE]));
     }

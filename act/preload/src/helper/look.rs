@@ -109,11 +109,19 @@ pub(super) fn max_map_count() -> Option<usize> {
     std::str::from_utf8(digits).ok()?.trim_end().parse().ok()
 }
 
-/// Whether the kernel makes huge pages of anonymous memory, at least where it is asked to.
+/// Whether the kernel makes huge pages of anonymous memory unasked. Where it only does so on advice, the
+/// program wants what it gets.
 pub(super) fn huge_pages_are_made() -> bool {
     let mut choices = [0u8; 64];
-    read_setting(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut choices)
-        .is_some_and(|choices| !choices.windows(7).any(|choice| choice == b"[never]"))
+    let mut says = |path, word: &[u8]| {
+        read_setting(path, &mut choices)
+            .map(|choices| choices.windows(word.len()).any(|choice| choice == word))
+    };
+    // From Linux 6.8 on each size has its own setting.
+    let own = c"/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
+    let all = c"/sys/kernel/mm/transparent_hugepage/enabled";
+    says(own, b"[always]") == Some(true)
+        || says(own, b"[inherit]") != Some(false) && says(all, b"[always]") == Some(true)
 }
 
 fn read_setting<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {

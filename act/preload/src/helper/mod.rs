@@ -62,6 +62,7 @@ const REQUEST_NONE: u32 = 0;
 const REQUEST_MARK_ALL: u32 = 1;
 const REQUEST_MARK_RANGE: u32 = 2;
 const REQUEST_GIVE_BACK: u32 = 3;
+const REQUEST_LIFT_FENCES: u32 = 4;
 
 /// How long a program waits for its helper before it goes on without one.
 const PATIENCE_MS: u64 = 10_000;
@@ -82,6 +83,8 @@ struct Control {
     program: AtomicU32,
     /// Forks under way: nothing may be marked meanwhile.
     forks: AtomicU32,
+    /// Fences that are up (see `fences`).
+    fences: AtomicU32,
 }
 
 static CONTROL: Control = Control {
@@ -94,6 +97,7 @@ static CONTROL: Control = Control {
     ringing: AtomicU32::new(0),
     program: AtomicU32::new(0),
     forks: AtomicU32::new(0),
+    fences: AtomicU32::new(0),
 };
 
 /// The turn to talk to the helper, with all signals blocked so that no handler can want it too.
@@ -169,13 +173,18 @@ pub fn give_back_range(start: usize, end: usize) {
 }
 
 /// Before a fork: the child must find its data, and nothing may be marked until [`after_fork`]. On the
-/// `rwp` rung data never leaves its place, and the kernel gives the child plain pages.
+/// `rwp` rung data never leaves its place, and the kernel gives the child plain pages; but where fences cut
+/// a mapping, its copy would stay cut for ever.
 pub fn before_fork(orders: &Orders) {
     CONTROL.forks.fetch_add(1, Ordering::AcqRel);
     let holds_data = orders.slot.rung() == Rung::Move;
     if holds_data && CONTROL.state.load(Ordering::Acquire) == STATE_READY {
         orders.slot.note(Reason::Forked);
         give_back();
+    } else if CONTROL.fences.load(Ordering::SeqCst) > 0 {
+        let turn = Turn::take();
+        ask(REQUEST_LIFT_FENCES, 0, usize::MAX);
+        drop(turn);
     }
 }
 
@@ -190,6 +199,7 @@ pub fn forget() {
     CONTROL.request.store(REQUEST_NONE, Ordering::Relaxed);
     CONTROL.doorbell.store(0, Ordering::Relaxed);
     CONTROL.forks.store(0, Ordering::Relaxed);
+    CONTROL.fences.store(0, Ordering::Relaxed);
     CONTROL.turn.store(0, Ordering::Relaxed);
     CONTROL.ringing.store(0, Ordering::Relaxed);
     spawn::forget();

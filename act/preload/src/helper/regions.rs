@@ -125,6 +125,17 @@ impl Region {
         settled
     }
 
+    /// Counts what is pending anew, after a cut; `None` where flags do not tell.
+    pub fn recount(&mut self, block_bytes: usize) -> Option<usize> {
+        if self.flags_len == 0 {
+            return None;
+        }
+        let first = self.start / block_bytes * block_bytes;
+        let blocks = (first..self.end).step_by(block_bytes);
+        self.nr_pending = blocks.filter(|address| self.pending(*address, block_bytes)).count();
+        Some(self.nr_pending)
+    }
+
     /// The first stretch of blocks at or after `from` that were pulled, cut to the region.
     pub fn next_settled(&self, from: usize, block_bytes: usize) -> Option<(usize, usize)> {
         let is_settled = |address: usize| {
@@ -286,6 +297,21 @@ mod tests {
         assert_eq!(region.settle(0x10_1000, 0x11_0000, BLOCK), 0);
         assert_eq!(region.nr_pending, blocks - 1);
         region.free(Uffd(-1));
+    }
+
+    #[test]
+    fn each_half_of_a_region_waits_for_its_own_blocks() {
+        let mut regions = Regions::new().unwrap();
+        regions.insert(Region::new(0x10_0000, 0x20_0000, BLOCK).unwrap()).unwrap();
+        regions.all()[0].settle(0x10_0000, 0x18_0000, BLOCK);
+        regions.cut(0x17_f000);
+        assert_eq!(regions.all()[0].recount(BLOCK), Some(0));
+        assert_eq!(regions.all()[1].recount(BLOCK), Some(8));
+        assert_eq!(regions.all()[1].settle(0x18_0000, 0x20_0000, BLOCK), 8);
+        assert_eq!(regions.all()[1].nr_pending, 0);
+        regions.moved(0x10_0000, 0x50_0000, 0x10_0000);
+        assert_eq!(regions.all()[0].recount(BLOCK), None);
+        (0..2).for_each(|_| regions.remove(0).free(Uffd(-1)));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use super::regions::Regions;
 use super::rounds::{Rounds, Seen};
 use super::station::Station;
 use super::{
-    CONTROL, Orders, REQUEST_GIVE_BACK, REQUEST_MARK_ALL, REQUEST_MARK_RANGE, REQUEST_NONE,
+    CONTROL, Orders, REQUEST_GIVE_BACK, REQUEST_LIFT_FENCES, REQUEST_MARK_ALL, REQUEST_MARK_RANGE,
+    REQUEST_NONE,
 };
 use crate::device::Guard;
 use crate::pagemap::Pagemap;
@@ -140,8 +141,7 @@ impl Server {
             if bell || tick && CONTROL.request.load(Ordering::SeqCst) != REQUEST_NONE {
                 self.answer();
             }
-            let has_work = self.regions.len() > 0 || self.fences.are_up() || self.may_mark_again();
-            if messages || bell || has_work {
+            if messages || bell || self.regions.len() > 0 || self.may_mark_again() {
                 at_work = now;
             } else if now.saturating_sub(at_work) >= patience_nanos && self.close_shop() {
                 return;
@@ -307,6 +307,7 @@ impl Server {
                 self.mark(start, end);
             }
             REQUEST_GIVE_BACK => self.give_back(start, end),
+            REQUEST_LIFT_FENCES => self.lift_fences(start, end),
             _ => return,
         }
         CONTROL.request.store(REQUEST_NONE, Ordering::SeqCst);
