@@ -46,13 +46,13 @@ impl Fence {
 
     /// Puts it up, or finds it so. Not where another userfaultfd is, be it our other one: since it was
     /// put up, the program may have mapped something else there.
-    fn is_up(self, bell: Uffd) -> bool {
+    fn put_up(self, bell: Uffd) -> bool {
         bell.register(self.page, PAGE, uffd::MODE_WP).is_ok()
     }
 
     /// Before Linux 6.17 a userfaultfd ends the registration of any other: so only what is `bell`'s.
     fn take_down(self, bell: Uffd, marks: Uffd, rung: Rung) {
-        if !self.is_up(bell) {
+        if !self.put_up(bell) {
             return;
         }
         // SAFETY: nothing of what is registered with `bell` was taken out, and nobody waits there.
@@ -107,10 +107,15 @@ impl Fences {
         CONTROL.fences.store(kept_up as u32, Ordering::SeqCst);
     }
 
+    /// Whatever is up stays.
+    fn forget_wanted(&mut self) {
+        self.len = self.nr_up;
+    }
+
     /// Those that are wanted and not up, and none any more.
     fn take_wanted(&mut self) -> impl Iterator<Item = Fence> + use<> {
         let (fences, wanted) = (self.fences, self.nr_up..self.len);
-        self.len = self.nr_up;
+        self.forget_wanted();
         wanted.map(move |index| fences[index])
     }
 
@@ -142,10 +147,11 @@ impl Server {
 
     /// Puts up what is wanted.
     pub(super) fn put_up_fences(&mut self) {
-        if !self.fences.are_wanted()
-            || CONTROL.forks.load(Ordering::Acquire) != 0
-            || !look::huge_pages_are_made()
-        {
+        if !self.fences.are_wanted() || CONTROL.forks.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        if !look::huge_pages_are_made() {
+            self.fences.forget_wanted();
             return;
         }
         for fence in self.fences.take_wanted() {
@@ -153,7 +159,7 @@ impl Server {
             if has_room
                 && self.history.has_borders(fence.huge_page())
                 && self.end_marking(fence.page)
-                && fence.is_up(self.bell)
+                && fence.put_up(self.bell)
             {
                 self.fences.add(fence);
                 self.orders.slot.add(Counter::Fences, 1);
@@ -170,12 +176,14 @@ impl Server {
         );
     }
 
-    /// Takes down what is no border any more, and forgets what the program has unmapped.
+    /// Takes down what is no border any more, and forgets what the program has unmapped. What is only
+    /// wanted is forgotten: to look whether it is up would put it up, where something is to be marked.
     pub(super) fn lift_stale_fences(&mut self) {
+        self.fences.forget_wanted();
         let (bell, uffd, rung) = (self.bell, self.uffd, self.rung);
         let history = &mut self.history;
         self.fences.lift(
-            |fence| fence.is_up(bell) && history.has_borders(fence.huge_page()),
+            |fence| history.has_borders(fence.huge_page()) && fence.put_up(bell),
             |fence| fence.take_down(bell, uffd, rung),
         );
     }
@@ -243,6 +251,20 @@ mod tests {
         fences.want(AT + 5 * PAGE);
         assert_eq!(fences.nr_up, 2);
         assert_eq!(fences.take_wanted().count(), 0);
+    }
+
+    #[test]
+    fn what_is_up_stays_when_the_wanted_are_forgotten() {
+        let mut fences = Fences::new();
+        fences.want(AT + PAGE);
+        for fence in fences.take_wanted() {
+            fences.add(fence);
+        }
+        fences.want(AT + HUGE + PAGE);
+        assert!(fences.are_wanted());
+        fences.forget_wanted();
+        assert!(!fences.are_wanted());
+        assert_eq!((fences.nr_up, pages(&fences)), (1, vec![AT + PAGE]));
     }
 
     #[test]
