@@ -80,11 +80,15 @@ impl CountMode {
 
     /// Of two samples the one that may be off farther.
     pub(crate) fn less_certain(self, other: Self) -> Self {
-        let error = |mode| match mode {
+        if other.error_percent() > self.error_percent() { other } else { self }
+    }
+
+    /// How far Q may be off because not every access was counted.
+    pub(crate) fn error_percent(self) -> f64 {
+        match self {
             Self::Sampled { error_percent, .. } => error_percent,
             Self::Parallel | Self::Deterministic => 0.0,
-        };
-        if error(other) > error(self) { other } else { self }
+        }
     }
 }
 

@@ -18,11 +18,17 @@ fn two(first_touch: &[u64], quartier: &[u64]) -> Comparison {
 }
 
 fn with_mode(mode: CountMode, comparison: [&[u64]; 2]) -> Comparison {
+    with_modes(std::iter::repeat(mode), comparison)
+}
+
+/// A mode for each run.
+fn with_modes(modes: impl IntoIterator<Item = CountMode>, comparison: [&[u64]; 2]) -> Comparison {
     let mut policies = vec![
         runs(Policy::FirstTouch, comparison[0], 500, None),
         runs(Policy::Quartier, comparison[1], 500, None),
     ];
-    for report in policies.iter_mut().flat_map(|runs| runs.runs.as_mut().unwrap()) {
+    let reports = policies.iter_mut().flat_map(|runs| runs.runs.as_mut().unwrap());
+    for (report, mode) in reports.zip(modes) {
         report.mode = mode;
     }
     compare(policies)
@@ -81,23 +87,12 @@ fn one_run_is_enough_only_where_counts_are_repeatable() {
 #[test]
 fn the_error_of_sampling_is_allowed_for() {
     let runs: [&[u64]; 2] = [&[300, 302], &[285, 287]];
-    let outcome = |error_percent| {
-        let mode = CountMode::Sampled { one_in: 16, error_percent };
-        with_mode(mode, runs).verdict.outcome
-    };
+    let sampled = |error_percent| CountMode::Sampled { one_in: 16, error_percent };
+    let outcome = |error_percent| with_mode(sampled(error_percent), runs).verdict.outcome;
     assert_eq!((outcome(0.1), outcome(2.0)), (Outcome::Helps, Outcome::DoesNotHelp));
     // Each run errs by its own; what is concluded allows for the greatest.
-    let errors = [0.1, 2.0, 0.3, 0.2];
-    let mut policies = vec![
-        self::runs(Policy::FirstTouch, runs[0], 500, None),
-        self::runs(Policy::Quartier, runs[1], 500, None),
-    ];
-    let reports = policies.iter_mut().flat_map(|runs| runs.runs.as_mut().unwrap());
-    for (report, error_percent) in reports.zip(errors) {
-        report.mode = CountMode::Sampled { one_in: 16, error_percent };
-    }
-    let comparison = compare(policies);
-    assert_eq!(comparison.mode, CountMode::Sampled { one_in: 16, error_percent: 2.0 });
+    let comparison = with_modes([0.1, 2.0, 0.3, 0.2].map(sampled), runs);
+    assert_eq!(comparison.mode, sampled(2.0));
     assert_eq!(comparison.verdict.outcome, Outcome::DoesNotHelp);
 }
 

@@ -71,30 +71,27 @@ impl Place {
         if let Some(words) = program.hand_instead {
             command.args(["--hand-instead", words]);
         }
-        let output = command
-            .arg("--")
-            .args(program.command.split(' '))
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cannot run quartier")?;
-        ensure!(output.status.success(), "quartier lab compare ended with {}", output.status);
-        let text = String::from_utf8(output.stdout).context("the table is no text")?;
-        fs::write(folder.join("report.txt"), &text)?;
-        Ok(text)
+        table(command.arg("--").args(program.command.split(' ')), folder, "report.txt")
     }
 
     /// The table of the same runs over another phase, in a file of the phase's name.
-    fn look_again(&self, folder: &Path, recordings: &str, phase: &str) -> anyhow::Result<()> {
-        let output = Command::new(&self.quartier)
-            .args(["lab", "compare", "--from", recordings, "--phase", phase])
-            .current_dir(folder)
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cannot run quartier")?;
-        ensure!(output.status.success(), "quartier lab compare ended with {}", output.status);
-        fs::write(folder.join(phase).with_extension("txt"), output.stdout)?;
-        Ok(())
+    fn look_again(&self, folder: &Path, recordings: &str, phase: &str) -> anyhow::Result<String> {
+        let mut command = Command::new(&self.quartier);
+        command.args(["lab", "compare", "--from", recordings, "--phase", phase]);
+        table(&mut command, folder, &format!("{phase}.txt"))
     }
+}
+
+/// What a comparison prints, which is kept in a file of its folder.
+fn table(command: &mut Command, folder: &Path, file: &str) -> anyhow::Result<String> {
+    let output = command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run quartier")?;
+    ensure!(output.status.success(), "quartier lab compare ended with {}", output.status);
+    let text = String::from_utf8(output.stdout).context("the table is no text")?;
+    fs::write(folder.join(file), &text)?;
+    Ok(text)
 }

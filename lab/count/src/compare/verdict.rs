@@ -107,10 +107,7 @@ impl Judge<'_> {
     }
 
     fn find(&self, value: &Spread, base: &Spread) -> Finding {
-        let error = match self.mode {
-            CountMode::Sampled { error_percent, .. } => error_percent,
-            CountMode::Parallel | CountMode::Deterministic => 0.0,
-        };
+        let error = self.mode.error_percent();
         let (value, base) = (value.widened(error), base.widened(error));
         Finding { relation: value.relation(&base), ratio: value.ratio(&base) }
     }
