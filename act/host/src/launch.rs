@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use quartier_model::Machine;
 use quartier_session::{Config, CpuBits, ENV_SESSION, ENV_SOCKET, Launcher, Session, SessionError};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::{Pid, Signal, WaitOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -235,7 +235,8 @@ fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child) {
 fn wait(child: &Child) -> std::io::Result<ExitStatus> {
     let program = child.id() as i32;
     loop {
-        match rustix::process::wait(WaitOptions::empty()) {
+        match rustix::process::wait(WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) if status.stopped() => let_helper_go_on(pid),
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == program => {
                 reap_helpers();
                 return Ok(ExitStatus::from_raw(status.as_raw()));
@@ -250,10 +251,20 @@ fn wait(child: &Child) -> std::io::Result<ExitStatus> {
 fn reap_helpers() {
     let began = Instant::now();
     while began.elapsed() < HELPER_END_MAX {
-        match rustix::process::wait(WaitOptions::NOHANG) {
+        match rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) if status.stopped() => let_helper_go_on(pid),
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => std::thread::sleep(Duration::from_millis(1)),
             Err(_) => return,
         }
+    }
+}
+
+/// A helper that was stopped with its program, before it had left the program's group, is not continued
+/// with it; the program may be gone meanwhile.
+fn let_helper_go_on(pid: Pid) {
+    let comm = format!("/proc/{}/comm", pid.as_raw_nonzero());
+    if std::fs::read_to_string(comm).is_ok_and(|name| name == "quartier-helper\n") {
+        let _ = rustix::process::kill_process(pid, Signal::CONT);
     }
 }

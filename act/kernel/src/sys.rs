@@ -239,6 +239,12 @@ pub fn pidfd(pid: i32) -> SysResult<i32> {
     unsafe { syscall!(Sysno::pidfd_open, pid, 0) }.map(|fd| fd as i32)
 }
 
+/// Lets a process go on that somebody has stopped; one that was not stopped takes no notice.
+pub fn let_go_on(pid: i32) {
+    // SAFETY: sends a signal.
+    let _ = unsafe { syscall!(Sysno::kill, pid, libc::SIGCONT) };
+}
+
 /// Whether a process has a thread with this id.
 #[must_use]
 pub fn thread_exists(pid: i32, tid: i32) -> bool {

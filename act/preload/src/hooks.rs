@@ -1,6 +1,8 @@
 //! The functions of the C library that ours stand in for. Each passes straight on in a process
 //! without a session.
 
+pub mod raw;
+
 use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 
 use quartier_kernel::uffd::USERFAULTFD_IOC_NEW;
@@ -10,7 +12,7 @@ use syscalls::Sysno;
 use crate::children::Widened;
 use crate::real::{self, StartRoutine, Strings};
 use crate::threads::{Holding, Thread};
-use crate::{affinity, cores, create, fork, helper, runtime, sys};
+use crate::{affinity, cores, create, fork, runtime, sys};
 
 type Attr = libc::pthread_attr_t;
 type CpuSet = libc::cpu_set_t;
@@ -304,41 +306,6 @@ pub unsafe extern "C" fn __sysv_signal(
     cores::hide_handler(number, unsafe { real::__sysv_signal()(number, handler) })
 }
 
-/// `mremap(2)`: it takes one mapping at a time, and marking may have cut the program's into several,
-/// so marked data in its way is given back first.
-///
-/// # Safety
-/// The contract of `mremap(2)`.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mremap(
-    address: *mut c_void,
-    old_len: usize,
-    new_len: usize,
-    flags: c_int,
-    new_address: *mut c_void,
-) -> *mut c_void {
-    before_mremap(address as usize, old_len, new_len, flags, new_address as usize);
-    // SAFETY: the caller's contract is passed on; without MREMAP_FIXED the kernel ignores the last.
-    let result =
-        unsafe { syscalls::syscall!(Sysno::mremap, address, old_len, new_len, flags, new_address) };
-    match result {
-        Ok(address) => address as *mut c_void,
-        Err(error) => {
-            failed(-c_long::from(error.into_raw()));
-            libc::MAP_FAILED
-        }
-    }
-}
-
-fn before_mremap(from: usize, old_len: usize, new_len: usize, flags: c_int, to: usize) {
-    if runtime::get().is_some() {
-        helper::give_back_range(from, from.saturating_add(old_len.max(1)));
-        if flags & libc::MREMAP_FIXED != 0 {
-            helper::give_back_range(to, to.saturating_add(new_len));
-        }
-    }
-}
-
 /// `ioctl(2)`: the program may be about to open a userfaultfd of its own, by the device.
 ///
 /// # Safety
@@ -412,102 +379,4 @@ pub extern "C" fn quartier_next_touch(address: *const c_void, bytes: usize) -> c
         None => libc::ENOSYS,
     };
     failed(-c_long::from(error))
-}
-
-/// `syscall(2)`. It cannot be plain Rust: after a raw `clone` with a new stack the child returns on
-/// that stack, where no frame of ours is. So: look at the number, call `before` for the few that
-/// concern us, and jump to the real function with every register as it was.
-///
-/// # Safety
-/// The contract of `syscall(2)`.
-#[unsafe(naked)]
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
-    std::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "sub rsp, 8",
-        "call {before}",
-        "add rsp, 8",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        before = sym before,
-    )
-}
-
-/// What must happen before a raw system call; gives the function to go on in.
-extern "C" fn before(
-    number: c_long,
-    first: c_long,
-    second: c_long,
-    third: c_long,
-    fourth: c_long,
-    fifth: c_long,
-) -> *const c_void {
-    let real = real::syscall() as *const c_void;
-    let Some(runtime) = runtime::get() else { return real };
-    match number {
-        libc::SYS_userfaultfd => runtime.stop_next_touch(Reason::UsesUserfaultfd),
-        libc::SYS_ioctl => before_ioctl(second as usize),
-        // The mask is the third argument; what counts is that the program sets one.
-        libc::SYS_sched_setaffinity => program_set(first as libc::pid_t),
-        libc::SYS_sched_getaffinity => return raw_getaffinity as *const c_void,
-        libc::SYS_mremap => {
-            let [second, third, fifth] = [second, third, fifth].map(|word| word as usize);
-            before_mremap(first as usize, second, third, fourth as c_int, fifth);
-        }
-        libc::SYS_fork => fork::prepare_raw(),
-        libc::SYS_clone if first & c_long::from(libc::CLONE_VM) == 0 => fork::prepare_raw(),
-        libc::SYS_clone3 => {
-            // SAFETY: the program's `clone_args`, whose first word is the flags.
-            let flags = unsafe { (first as *const u64).as_ref() };
-            if second >= 8 && flags.is_some_and(|flags| flags & libc::CLONE_VM as u64 == 0) {
-                fork::prepare_raw();
-            }
-        }
-        // The program places this range itself. It is not marked again: it has a policy now.
-        libc::SYS_mbind => {
-            let (start, len) = (first as usize, second as usize);
-            helper::give_back_range(start, start.saturating_add(len));
-        }
-        libc::SYS_set_mempolicy | libc::SYS_move_pages | libc::SYS_migrate_pages => {
-            // A query moves nothing, and the default policy is none.
-            let nodes = fourth;
-            let harmless = number == libc::SYS_move_pages && nodes == 0
-                || number == libc::SYS_set_mempolicy && first == 0;
-            if !harmless {
-                runtime.stop_next_touch(Reason::PolicySet);
-            }
-        }
-        _ => {}
-    }
-    real
-}
-
-/// `syscall(SYS_sched_getaffinity, …)`: the same answer as the function gives, but the size.
-unsafe extern "C" fn raw_getaffinity(
-    number: c_long,
-    tid: c_long,
-    size: usize,
-    set: *mut u8,
-) -> c_long {
-    // SAFETY: the caller's contract; the real function takes its arguments in the same registers.
-    unsafe {
-        let real: unsafe extern "C" fn(c_long, c_long, usize, *mut u8) -> c_long =
-            std::mem::transmute(real::syscall());
-        let written = real(number, tid, size, set);
-        if written > 0 {
-            widen(find(tid as libc::pid_t), written as usize, set);
-        }
-        written
-    }
 }

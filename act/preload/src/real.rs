@@ -59,4 +59,5 @@ real! {
     signal(c_int, libc::sighandler_t) -> libc::sighandler_t;
     __sysv_signal(c_int, libc::sighandler_t) -> libc::sighandler_t;
     syscall(libc::c_long) -> libc::c_long;
+    clone(extern "C" fn(*mut c_void) -> c_int, *mut c_void, c_int) -> c_int;
 }

@@ -47,6 +47,7 @@ pub fn get() -> Option<&'static Runtime> {
 /// Starts the runtime, from the library's initialiser: nothing of the program has run yet.
 pub fn start(factory: Factory) {
     let Some(path) = std::env::var_os(ENV_SESSION) else { return };
+    helper::prepare();
     device::remember_socket();
     // No session at all (the launcher is gone, say): run as if alone.
     let Some(session) = Session::open(Path::new(&path)).ok().or_else(ask_for_session) else {
@@ -205,9 +206,20 @@ impl Runtime {
         }
     }
 
+    /// Whether the caller is this process: not a child that shares its memory, nor one of a fork that
+    /// nobody saw.
+    pub fn is_here(&self) -> bool {
+        self.slot().pid() == sys::pid() as u32
+    }
+
+    /// Whether Auto-Next-Touch was asked for and not turned off.
+    pub fn moves_pages(&self) -> bool {
+        self.next_touch.load(Ordering::SeqCst)
+    }
+
     /// Whether what the process has may be marked again now: it has several threads, and moves pages.
     pub fn may_mark_again(&self) -> bool {
-        self.others.load(Ordering::Acquire) > 0 && self.next_touch.load(Ordering::Relaxed)
+        self.others.load(Ordering::Acquire) > 0 && self.moves_pages()
     }
 
     /// A thread is about to be created; the first one makes the process parallel.
@@ -266,7 +278,7 @@ impl Runtime {
 
     /// Whether Auto-Next-Touch is on here, and the calling thread has no memory policy of its own.
     fn may_move_pages(&self) -> bool {
-        if !self.next_touch.load(Ordering::Relaxed) || self.config().rung_max() == Rung::None {
+        if !self.moves_pages() || self.config().rung_max() == Rung::None || !self.is_here() {
             return false;
         }
         if !sys::task_policy_is_default() {
@@ -288,10 +300,11 @@ impl Runtime {
 
     /// Stops moving pages in this process for good, and puts back what is marked.
     pub fn stop_next_touch(&self, reason: Reason) {
-        if self.next_touch.swap(false, Ordering::AcqRel) {
+        if self.next_touch.swap(false, Ordering::SeqCst) {
             self.slot().note(reason);
-            helper::give_back();
         }
+        // Also for who comes second: the first may not be through.
+        helper::give_back();
     }
 
     /// Gives the first thread its affinity back, once it is alone.

@@ -59,6 +59,8 @@ reasons! {
     RangePolicySet = 15 => "memory that the program placed itself (mbind) stays where it put it; nothing to do",
     /// More ranges than the kernel's limit on mappings leaves room for.
     TooManyMappings = 16 => "some pages stay where they are: the program has so many mappings that following more would bring it near the kernel's limit; raise it with `sysctl vm.max_map_count`",
+    /// Somebody killed the helper, which held nothing.
+    HelperGone = 17 => "pages stay where they are from the moment its helper process was killed; leave processes named quartier-helper alone",
     /// The kernel refused a range.
     MarkFailed = 13 => "some ranges could not be marked: the kernel refused them; run with --report to see the counts",
 }

@@ -65,6 +65,7 @@ hazards! {
     a_debugger_reads_marked_memory: "ptrace_peek",
     a_raw_fork_has_all_data: "raw_fork",
     a_stopped_program_goes_on: "stop_continue",
+    a_program_stopped_while_its_helper_starts_goes_on: "stopped_starts",
     threads_get_the_attributes_asked_for: "thread_attributes",
     a_fork_past_the_c_library_has_all_data: "unseen_fork",
 }

@@ -10,8 +10,8 @@ use quartier_kernel::sys::{HUGE, PAGE};
 use quartier_kernel::uffd::{self, Uffd};
 use quartier_session::{Counter, Rung};
 
-use super::CONTROL;
 use super::history::History;
+use super::letterbox::BOX;
 use super::look;
 use super::regions::Region;
 use super::serve::Server;
@@ -104,7 +104,7 @@ impl Fences {
             }
         }
         (self.len, self.nr_up) = (kept, kept_up);
-        CONTROL.fences.store(kept_up as u32, Ordering::SeqCst);
+        BOX.fences.store(kept_up as u32, Ordering::SeqCst);
     }
 
     /// Whatever is up stays.
@@ -124,7 +124,7 @@ impl Fences {
         self.fences[self.nr_up] = fence;
         self.nr_up += 1;
         self.len = self.nr_up;
-        CONTROL.fences.store(self.nr_up as u32, Ordering::SeqCst);
+        BOX.fences.store(self.nr_up as u32, Ordering::SeqCst);
     }
 }
 
@@ -147,7 +147,7 @@ impl Server {
 
     /// Puts up what is wanted.
     pub(super) fn put_up_fences(&mut self) {
-        if !self.fences.are_wanted() || CONTROL.forks.load(Ordering::Acquire) != 0 {
+        if !self.fences.are_wanted() || BOX.is_held() {
             return;
         }
         if !look::huge_pages_are_made() {
@@ -205,7 +205,7 @@ impl Server {
         // What is left on either side may have been waiting for the other side's blocks alone.
         for beside in [page - 1, page + PAGE] {
             let Some(at) = self.regions.find(beside) else { continue };
-            if self.regions.all()[at].recount(self.orders.block_bytes) == Some(0) {
+            if self.regions.all()[at].recount(self.orders.block_bytes) == 0 {
                 self.finish(at);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use quartier_kernel::sys::{self, SysResult};
 
-use super::CONTROL;
+use super::letterbox::BOX;
 use crate::text::Writer;
 use crate::threads::Thread;
 
@@ -15,7 +15,7 @@ pub(super) fn any_thread(mut test: impl FnMut(i32) -> bool) -> bool {
     let mut open = || {
         let mut writer = Writer::new(&mut path);
         writer.put(b"/proc/")?;
-        writer.put_number(CONTROL.program.load(Ordering::Relaxed))?;
+        writer.put_number(BOX.program.load(Ordering::Relaxed))?;
         writer.put(b"/task\0")?;
         sys::open(writer.finish()?, libc::O_RDONLY | libc::O_DIRECTORY).ok()
     };
@@ -86,7 +86,7 @@ pub(super) fn is_traced() -> bool {
     let mut read = || {
         let mut writer = Writer::new(&mut path);
         writer.put(b"/proc/")?;
-        writer.put_number(CONTROL.program.load(Ordering::Relaxed))?;
+        writer.put_number(BOX.program.load(Ordering::Relaxed))?;
         writer.put(b"/status\0")?;
         let fd = sys::open(writer.finish()?, libc::O_RDONLY).ok()?;
         let count = sys::pread(fd, &mut status, 0);
@@ -149,7 +149,7 @@ fn read_stat(tid: i32, stat: &mut [u8]) -> Option<&[u8]> {
 fn stat_path(buffer: &mut [u8; 64], tid: i32) -> Option<&std::ffi::CStr> {
     let mut writer = Writer::new(buffer);
     writer.put(b"/proc/")?;
-    writer.put_number(CONTROL.program.load(Ordering::Relaxed))?;
+    writer.put_number(BOX.program.load(Ordering::Relaxed))?;
     writer.put(b"/task/")?;
     writer.put_number(u32::try_from(tid).ok()?)?;
     writer.put(b"/stat\0")?;

@@ -100,7 +100,7 @@ impl Server {
         node: Option<u32>,
     ) -> (usize, usize) {
         let block = self.orders.block_bytes;
-        let grid = address & !(block - 1);
+        let grid = region.block_start(address, block);
         let start = grid.max(region.start);
         if let Some(huge) = self.whole_huge_page(region, address, node) {
             return huge;
@@ -325,7 +325,7 @@ fn page_of(address: usize) -> (usize, usize) {
 }
 
 fn block_of(address: usize, block: usize, region: &Region) -> (usize, usize) {
-    let start = address & !(block - 1);
+    let start = region.block_start(address, block);
     (start.max(region.start), (start + block).min(region.end))
 }
 

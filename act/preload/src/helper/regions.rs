@@ -31,6 +31,9 @@ pub struct Region {
     /// The mapping that holds the flags, and on the `move` rung the shadow. The parts of a region that
     /// was cut share it.
     side: (usize, usize),
+    /// How far `mremap` has moved it (wrapping): the blocks moved with it, so their bounds need not be
+    /// multiples of their size any more.
+    moved_by: usize,
     flags_origin: usize,
     flags_len: usize,
 }
@@ -72,6 +75,7 @@ impl Region {
             shadow_delta: 0,
             nr_pending: nr_blocks,
             side,
+            moved_by: 0,
             flags_origin,
             flags_len: nr_blocks,
         };
@@ -100,8 +104,25 @@ impl Region {
     }
 
     fn flag_at(&self, address: usize, block_bytes: usize) -> Option<&AtomicU8> {
-        let index = (address / block_bytes).checked_sub(self.flags_origin)?;
+        let block = address.wrapping_sub(self.moved_by) / block_bytes;
+        let index = block.checked_sub(self.flags_origin)?;
         (index < self.flags_len).then(|| self.flag(index))
+    }
+
+    /// Where the block of an address begins, perhaps before the region.
+    pub fn block_start(&self, address: usize, block_bytes: usize) -> usize {
+        let start = address.wrapping_sub(self.moved_by) & !(block_bytes - 1);
+        start.wrapping_add(self.moved_by).min(address)
+    }
+
+    /// An address of each block that overlaps `[start, end)`.
+    fn blocks(
+        &self,
+        start: usize,
+        end: usize,
+        block_bytes: usize,
+    ) -> impl Iterator<Item = usize> + use<> {
+        (self.block_start(start, block_bytes)..end).step_by(block_bytes)
     }
 
     /// Whether the block at `address` is still to be pulled, as far as is known.
@@ -112,28 +133,20 @@ impl Region {
 
     /// Notes the blocks in `[start, end)` as pulled; gives how many were pending.
     pub fn settle(&mut self, start: usize, end: usize, block_bytes: usize) -> usize {
-        let mut settled = 0;
-        for address in (start..end).step_by(block_bytes) {
-            if self
-                .flag_at(address, block_bytes)
-                .is_some_and(|flag| flag.swap(0, Ordering::Relaxed) == PENDING)
-            {
-                settled += 1;
-            }
-        }
+        let settled = self
+            .blocks(start, end, block_bytes)
+            .filter_map(|address| self.flag_at(address, block_bytes))
+            .filter(|flag| flag.swap(0, Ordering::Relaxed) == PENDING)
+            .count();
         self.nr_pending = self.nr_pending.saturating_sub(settled);
         settled
     }
 
-    /// Counts what is pending anew, after a cut; `None` where flags do not tell.
-    pub fn recount(&mut self, block_bytes: usize) -> Option<usize> {
-        if self.flags_len == 0 {
-            return None;
-        }
-        let first = self.start / block_bytes * block_bytes;
-        let blocks = (first..self.end).step_by(block_bytes);
+    /// Counts what is pending anew, after a cut.
+    pub fn recount(&mut self, block_bytes: usize) -> usize {
+        let blocks = self.blocks(self.start, self.end, block_bytes);
         self.nr_pending = blocks.filter(|address| self.pending(*address, block_bytes)).count();
-        Some(self.nr_pending)
+        self.nr_pending
     }
 
     /// The first stretch of blocks at or after `from` that were pulled, cut to the region.
@@ -142,20 +155,16 @@ impl Region {
             self.flag_at(address, block_bytes)
                 .is_some_and(|flag| flag.load(Ordering::Relaxed) != PENDING)
         };
-        let blocks = |from: usize| {
-            let first = from / block_bytes * block_bytes;
-            (first..self.end).step_by(block_bytes)
-        };
-        let start = blocks(from).find(|address| is_settled(*address))?;
-        let end = blocks(start).find(|address| !is_settled(*address)).unwrap_or(self.end);
+        let mut blocks = self.blocks(from, self.end, block_bytes);
+        let start = blocks.find(|address| is_settled(*address))?;
+        let end = blocks.find(|address| !is_settled(*address)).unwrap_or(self.end);
         Some((start.max(self.start), end.min(self.end)))
     }
 
     /// Notes the blocks of `[start, end)` as to be pulled again; gives how many were not.
     pub fn unsettle(&mut self, start: usize, end: usize, block_bytes: usize) -> usize {
-        let first = start / block_bytes * block_bytes;
-        let marked = (first..end)
-            .step_by(block_bytes)
+        let marked = self
+            .blocks(start, end, block_bytes)
             .filter_map(|address| self.flag_at(address, block_bytes))
             .filter(|flag| flag.swap(PENDING, Ordering::Relaxed) != PENDING)
             .count();
@@ -254,8 +263,7 @@ impl Regions {
                 return;
             }
             let mut region = self.remove(at);
-            // The block grid need not survive the move: without flags a pull is one block.
-            region.flags_len = 0;
+            region.moved_by = region.moved_by.wrapping_add(to).wrapping_sub(from);
             region.start = region.start - from + to;
             region.end = region.end - from + to;
             region.shadow_delta = region.shadow_delta.wrapping_add(from).wrapping_sub(to);
@@ -305,13 +313,42 @@ mod tests {
         regions.insert(Region::new(0x10_0000, 0x20_0000, BLOCK).unwrap()).unwrap();
         regions.all()[0].settle(0x10_0000, 0x18_0000, BLOCK);
         regions.cut(0x17_f000);
-        assert_eq!(regions.all()[0].recount(BLOCK), Some(0));
-        assert_eq!(regions.all()[1].recount(BLOCK), Some(8));
+        assert_eq!(regions.all()[0].recount(BLOCK), 0);
+        assert_eq!(regions.all()[1].recount(BLOCK), 8);
         assert_eq!(regions.all()[1].settle(0x18_0000, 0x20_0000, BLOCK), 8);
         assert_eq!(regions.all()[1].nr_pending, 0);
-        regions.moved(0x10_0000, 0x50_0000, 0x10_0000);
-        assert_eq!(regions.all()[0].recount(BLOCK), None);
         (0..2).for_each(|_| regions.remove(0).free(Uffd(-1)));
+    }
+
+    #[test]
+    fn the_blocks_of_a_moved_region_move_with_it() {
+        let mut regions = Regions::new().unwrap();
+        regions.insert(Region::new(0x10_1000, 0x20_0000, BLOCK).unwrap()).unwrap();
+        regions.all()[0].settle(0x11_0000, 0x12_0000, BLOCK);
+        // Once up and once down, by no multiple of a block.
+        for (from, to) in [(0x10_1000, 0x50_3000), (0x50_3000, 0x4000)] {
+            let nr_pending = regions.all()[0].nr_pending;
+            regions.moved(from, to, 0xf_f000);
+            let region = &mut regions.all()[0];
+            assert_eq!((region.start, region.end), (to, to + 0xf_f000));
+            assert_eq!(region.recount(BLOCK), nr_pending);
+            let block = (to + 0xf000, to + 0x1_f000);
+            assert_eq!(region.next_settled(to, BLOCK), Some(block));
+            assert_eq!(region.block_start(block.1 - 1, BLOCK), block.0);
+            assert!(region.pending(block.0 - 1, BLOCK) && region.pending(block.1, BLOCK));
+        }
+        let region = &mut regions.all()[0];
+        assert_eq!(region.settle(0x4000, region.end, BLOCK), 15);
+        assert_eq!(region.nr_pending, 0);
+        regions.remove(0).free(Uffd(-1));
+    }
+
+    #[test]
+    fn a_window_from_within_a_block_to_within_another_settles_both() {
+        let mut region = Region::new(0x10_1000, 0x1f_1000, BLOCK).unwrap();
+        assert_eq!(region.settle(0x10_1000, 0x1f_1000, BLOCK), 16);
+        assert_eq!(region.nr_pending, 0);
+        region.free(Uffd(-1));
     }
 
     #[test]

@@ -5,19 +5,17 @@ use std::sync::atomic::Ordering;
 use quartier_session::{Counter, Rung};
 use syscalls::{Sysno, syscall};
 
+use super::Orders;
 use super::changes::Removed;
 use super::fences::Fences;
 use super::history::History;
+use super::letterbox::{BOX, Request, State};
 use super::look::{self, Statm};
 use super::mates;
 use super::pull::Served;
 use super::regions::Regions;
 use super::rounds::{Rounds, Seen};
 use super::station::Station;
-use super::{
-    CONTROL, Orders, REQUEST_GIVE_BACK, REQUEST_LIFT_FENCES, REQUEST_MARK_ALL, REQUEST_MARK_RANGE,
-    REQUEST_NONE,
-};
 use crate::device::Guard;
 use crate::pagemap::Pagemap;
 use crate::runtime::{self, Runtime};
@@ -138,7 +136,7 @@ impl Server {
             let now = sys::now_nanos();
             let tick = now.saturating_sub(looked) >= TICK_NANOS;
             // Whoever waits for an answer must not depend on a ring alone.
-            if bell || tick && CONTROL.request.load(Ordering::SeqCst) != REQUEST_NONE {
+            if bell || tick && BOX.request().is_some() {
                 self.answer();
             }
             if messages || bell || self.regions.len() > 0 || self.may_mark_again() {
@@ -174,7 +172,7 @@ impl Server {
     fn mark_if_due(&mut self, now_nanos: u64) {
         if self.may_mark_again()
             && self.rounds.may_be_due(now_nanos, self.statm.resident_pages())
-            && CONTROL.forks.load(Ordering::Acquire) == 0
+            && !BOX.is_held()
             && !look::is_traced()
             && look::knows_all_threads()
             && self.rounds.is_due(self.seen())
@@ -215,9 +213,9 @@ impl Server {
 
     /// Closes the letter box, unless a request is in it.
     fn close_shop(&mut self) -> bool {
-        CONTROL.state.store(super::STATE_NONE, Ordering::SeqCst);
-        if CONTROL.request.load(Ordering::SeqCst) != REQUEST_NONE {
-            CONTROL.state.store(super::STATE_READY, Ordering::SeqCst);
+        BOX.set_state(State::None);
+        if BOX.request().is_some() {
+            BOX.set_state(State::Ready);
             return false;
         }
         true
@@ -294,24 +292,21 @@ impl Server {
     /// in the letter box first, so none is missed, and nobody rings before the last one is answered.
     fn answer(&mut self) {
         self.arm_doorbell();
-        let (start, end) =
-            (CONTROL.start.load(Ordering::Relaxed), CONTROL.end.load(Ordering::Relaxed));
-        match CONTROL.request.load(Ordering::SeqCst) {
-            REQUEST_MARK_ALL => {
+        let Some((request, start, end)) = BOX.request() else { return };
+        match request {
+            Request::MarkAll => {
                 self.forget_touches(start, end);
                 self.mark(start, end);
                 self.rounds.begin(self.seen(), self.statm.resident_pages());
             }
-            REQUEST_MARK_RANGE => {
+            Request::MarkRange => {
                 self.forget_touches(start, end);
                 self.mark(start, end);
             }
-            REQUEST_GIVE_BACK => self.give_back(start, end),
-            REQUEST_LIFT_FENCES => self.lift_fences(start, end),
-            _ => return,
+            Request::GiveBack => self.give_back(start, end),
+            Request::LiftFences => self.lift_fences(start, end),
         }
-        CONTROL.request.store(REQUEST_NONE, Ordering::SeqCst);
-        sys::futex_wake(&CONTROL.request);
+        BOX.answer();
     }
 
     /// Whoever touched `[start, end)` until now, others may from now on.
@@ -324,12 +319,10 @@ impl Server {
     fn arm_doorbell(&mut self) {
         let mut message = [0u8; MESSAGE_BYTES];
         let _ = sys::read(self.bell.0, &mut message);
-        let doorbell = CONTROL.doorbell.load(Ordering::Relaxed);
+        let doorbell = BOX.doorbell.load(Ordering::Relaxed);
         // SAFETY: the doorbell page is ours and holds nothing.
         let _ = unsafe { self.bell.zero(doorbell, PAGE) };
-        while CONTROL.ringing.load(Ordering::SeqCst) != 0 && !sys::has_ended(self.program_pidfd) {
-            sys::futex_wait(&CONTROL.ringing, 1, 10);
-        }
+        while BOX.wait_while_ringing() && !sys::has_ended(self.program_pidfd) {}
         // SAFETY: as above; the bell has no events, so this does not wait for us.
         let _ = unsafe { sys::madvise(doorbell, PAGE, libc::MADV_DONTNEED) };
     }

@@ -8,15 +8,17 @@ use crate::own;
 use quartier_session::{Reason, Rung};
 use syscalls::{Errno, Sysno, syscall};
 
+use super::letterbox::{BOX, State};
 use super::serve::Server;
-use super::{
-    CONTROL, Orders, PATIENCE_MS, STATE_FAILED, STATE_NONE, STATE_READY, STATE_STARTING, mates,
-};
+use super::{Orders, mates};
 use crate::sys::{self, PAGE, SysResult};
 use crate::uffd;
 use crate::{affinity, device};
 
 const STACK_BYTES: usize = 1 << 20;
+
+/// How long a program waits for its helper before it goes on without one.
+const PATIENCE_MS: u64 = 10_000;
 
 /// Room for the helper's own thread block: above the thread pointer, and below it beyond what the C
 /// library's errno is away. Calls that would write errno write here, not into a program's thread.
@@ -32,8 +34,6 @@ const PURPOSE_WATCH_SHARE: u32 = 1;
 
 /// Orders for the helper being started; read once by it.
 static ORDERS: AtomicPtr<Orders> = AtomicPtr::new(std::ptr::null_mut());
-/// Not zero while a helper uses its stack: the kernel clears it when the helper is gone.
-static ALIVE: AtomicU32 = AtomicU32::new(0);
 /// Stack and thread block, kept from one helper to the next.
 static LAUNCH: OnceLock<Launch> = OnceLock::new();
 
@@ -47,9 +47,9 @@ struct Launch {
 
 /// Makes sure that a helper is at work; `false` when there can be none.
 pub(super) fn ensure(orders: &Orders) -> bool {
-    match CONTROL.state.load(Ordering::Acquire) {
-        STATE_READY => true,
-        STATE_FAILED => false,
+    match BOX.state() {
+        State::Ready => true,
+        State::Failed => false,
         _ => start(orders),
     }
 }
@@ -57,26 +57,25 @@ pub(super) fn ensure(orders: &Orders) -> bool {
 fn start(orders: &Orders) -> bool {
     // Leaked: a few bytes for each helper, and it may be read at any time.
     ORDERS.store(Box::into_raw(Box::new(*orders)), Ordering::Release);
-    CONTROL.program.store(sys::pid() as u32, Ordering::Relaxed);
+    BOX.program.store(sys::pid() as u32, Ordering::Relaxed);
     // What the last helper no longer answered is not for this one.
-    CONTROL.request.store(super::REQUEST_NONE, Ordering::Relaxed);
-    CONTROL.state.store(STATE_STARTING, Ordering::Release);
+    BOX.answer();
+    BOX.set_state(State::Starting);
     PURPOSE.store(PURPOSE_SERVE, Ordering::Release);
-    let started = doorbell().and_then(|()| mates::reserve()).and_then(|()| launch());
-    if started.is_err() {
-        orders.slot.note(Reason::NoHelper);
-        CONTROL.state.store(STATE_FAILED, Ordering::Release);
-        return false;
-    }
+    let mut started = doorbell().and_then(|()| mates::reserve()).and_then(|()| launch()).is_ok();
     let began = sys::now_nanos();
-    while CONTROL.state.load(Ordering::Acquire) == STATE_STARTING {
-        sys::futex_wait(&CONTROL.state, STATE_STARTING, 100);
-        if sys::now_nanos() - began > PATIENCE_MS * 1_000_000 {
-            orders.slot.note(Reason::NoHelper);
-            CONTROL.state.store(STATE_FAILED, Ordering::Release);
-        }
+    while started && BOX.state() == State::Starting {
+        BOX.wait_for_start();
+        BOX.let_helper_go_on();
+        let in_time = sys::now_nanos() - began < PATIENCE_MS * 1_000_000;
+        let is_alive = in_time && BOX.alive.load(Ordering::Acquire) != 0;
+        started = is_alive || BOX.state() != State::Starting;
     }
-    CONTROL.state.load(Ordering::Acquire) == STATE_READY
+    if !started {
+        orders.slot.note(Reason::NoHelper);
+        BOX.set_state(State::Failed);
+    }
+    BOX.state() == State::Ready
 }
 
 /// Starts a helper that watches the share of a process with one thread.
@@ -87,16 +86,17 @@ pub(super) fn watch_share() -> bool {
 
 /// Waits until no helper uses the stack any more.
 pub(super) fn wait_until_gone() {
-    while ALIVE.load(Ordering::Acquire) != 0 {
-        sys::futex_wait_shared(&ALIVE, 1, 10);
+    while BOX.alive.load(Ordering::Acquire) != 0 {
+        sys::futex_wait_shared(&BOX.alive, 1, 10);
+        BOX.let_helper_go_on();
     }
     mates::wait_until_gone();
 }
 
 /// Reserves the doorbell page, once.
 fn doorbell() -> SysResult<()> {
-    if CONTROL.doorbell.load(Ordering::Relaxed) == 0 {
-        CONTROL.doorbell.store(own::map(PAGE)?, Ordering::Release);
+    if BOX.doorbell.load(Ordering::Relaxed) == 0 {
+        BOX.doorbell.store(own::map(PAGE)?, Ordering::Release);
     }
     Ok(())
 }
@@ -112,14 +112,15 @@ fn launch() -> SysResult<()> {
             LAUNCH.get_or_init(|| fresh)
         }
     };
-    ALIVE.store(1, Ordering::Release);
+    BOX.helper.store(0, Ordering::Release);
+    BOX.alive.store(1, Ordering::Release);
     let flags = libc::CLONE_VM | libc::CLONE_VFORK;
     let argument = std::ptr::from_ref(launch).cast_mut().cast();
     // SAFETY: the child runs on its own quarter of our stack while this thread is suspended
-    // (CLONE_VFORK); nobody else uses the stack, as `ALIVE` said.
+    // (CLONE_VFORK); nobody else uses the stack, as `Letterbox::alive` said.
     let child = unsafe { libc::clone(second, launch.middle as *mut c_void, flags, argument) };
     if child < 0 {
-        ALIVE.store(0, Ordering::Release);
+        BOX.alive.store(0, Ordering::Release);
         return Err(Errno::EAGAIN);
     }
     // SAFETY: reaps the child just made, which has ended or is about to.
@@ -132,12 +133,6 @@ fn reserve() -> SysResult<Launch> {
     let stack = own::map(STACK_BYTES)?;
     let (middle, stack_top) = (stack + STACK_BYTES / 4, stack + STACK_BYTES);
     Ok(Launch { middle, stack_top, thread_pointer })
-}
-
-/// In a child after `fork`: the helper is the parent's, the stack a copy that nobody uses.
-pub(super) fn forget() {
-    ALIVE.store(0, Ordering::Relaxed);
-    mates::forget();
 }
 
 /// A zeroed thread block whose static part reaches as far as the C library's errno.
@@ -165,6 +160,10 @@ extern "C" fn second(launch: *mut c_void) -> libc::c_int {
     // SAFETY: `launch` of the suspended thread above.
     let launch = unsafe { &*launch.cast::<Launch>() };
     let flags = libc::CLONE_VM | libc::CLONE_SETTLS | libc::CLONE_CHILD_CLEARTID;
+    // Named from its first moment: the launcher may find it stopped.
+    // SAFETY: sets the name of this process, which the helper inherits.
+    let _ =
+        unsafe { syscall!(Sysno::prctl, libc::PR_SET_NAME, c"quartier-helper".as_ptr(), 0, 0, 0) };
     // SAFETY: the helper gets the upper part of the stack and a thread block of its own; it never
     // returns into code of the program.
     let helper = unsafe {
@@ -175,13 +174,14 @@ extern "C" fn second(launch: *mut c_void) -> libc::c_int {
             std::ptr::null_mut(),
             std::ptr::null_mut::<c_void>(),
             launch.thread_pointer as *mut c_void,
-            ALIVE.as_ptr(),
+            BOX.alive.as_ptr(),
         )
     };
     if helper < 0 {
-        ALIVE.store(0, Ordering::Release);
-        report(STATE_FAILED);
+        BOX.alive.store(0, Ordering::Release);
+        BOX.set_state(State::Failed);
     }
+    BOX.helper.store(helper.max(0) as u32, Ordering::Release);
     0
 }
 
@@ -194,33 +194,25 @@ extern "C" fn work(_nothing: *mut c_void) -> libc::c_int {
     // SAFETY: stored by `start` before the clone and never freed.
     let orders = unsafe { *ORDERS.load(Ordering::Acquire) };
     let Some(mut server) = set_up(orders) else {
-        report(STATE_FAILED);
+        BOX.set_state(State::Failed);
         sys::exit_group(1);
     };
     orders.slot.set_rung(server.rung);
-    report(STATE_READY);
+    BOX.set_state(State::Ready);
     server.run();
     // Its tables lie in the program's memory.
     drop(server);
-    CONTROL.state.store(STATE_NONE, Ordering::Release);
-    sys::futex_wake(&CONTROL.state);
+    BOX.set_state(State::None);
     sys::exit_group(0)
-}
-
-fn report(state: u32) {
-    CONTROL.state.store(state, Ordering::Release);
-    sys::futex_wake(&CONTROL.state);
 }
 
 /// Leaves the program's session, descriptors and memory policy, and the CPUs that the starting thread
 /// was narrowed to for those that the user allows. Signals are blocked already, inherited from that
 /// thread.
 fn settle_down() {
-    let name = c"quartier-helper";
     // SAFETY: each call acts on the helper alone. `CLOSE_RANGE_UNSHARE` is not needed: the clone did
     // not share the table, and closing our copies leaves the program's descriptors open.
     unsafe {
-        let _ = syscall!(Sysno::prctl, libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0);
         let _ = syscall!(Sysno::setsid);
         let _ = syscall!(Sysno::close_range, 0, u32::MAX, 0);
     }
@@ -233,7 +225,7 @@ fn settle_down() {
 /// Puts the doorbell up. Who rang as the last helper went home touched a page that nobody served:
 /// it is there now, and would be silent for ever, so it is taken away first.
 fn hang_up(bell: uffd::Uffd) -> SysResult {
-    let doorbell = CONTROL.doorbell.load(Ordering::Relaxed);
+    let doorbell = BOX.doorbell.load(Ordering::Relaxed);
     let mut tries = 0;
     loop {
         // SAFETY: the doorbell page is ours and holds nothing.
@@ -280,7 +272,7 @@ fn set_up(orders: Orders) -> Option<Server> {
     let bell = device.open().ok()?;
     bell.begin_plain().ok()?;
     hang_up(bell).ok()?;
-    let program = CONTROL.program.load(Ordering::Relaxed) as i32;
+    let program = BOX.program.load(Ordering::Relaxed) as i32;
     // SAFETY: creates a descriptor.
     let pidfd = unsafe { syscall!(Sysno::pidfd_open, program, 0) }.ok()? as i32;
     Server::new(orders, rung, (uffd, bell), (program, pidfd)).ok()

@@ -47,6 +47,7 @@ pub const HAZARDS: &[Hazard] = &[
     ("raw_fork", &[]),
     ("same_pages", &[]),
     ("stop_continue", &[]),
+    ("stopped_starts", &[]),
     ("thread_attributes", &[]),
     ("unseen_fork", &[]),
 ];
