@@ -1,12 +1,12 @@
 // What the program asks of its threads it gets: detached, own stack, stack and guard sizes, scheduling,
-// an affinity of its own; and sched_getaffinity shows what the user allows, not what is narrowed.
+// an affinity of its own, its creator's memory policy; and sched_getaffinity shows what the user allows, not what is narrowed.
 #include "hazard.h"
 
 extern int pthread_getattr_np(pthread_t, pthread_attr_t *);
 static cpu_set_t allowed;
 
 struct seen {
-    int detached, policy;
+    int detached, policy, memory_policy;
     size_t stack_size, guard;
     void *stack;
     cpu_set_t affinity, by_pthread, raw;
@@ -24,6 +24,7 @@ static void *look(void *argument) {
     pthread_getschedparam(pthread_self(), &seen->policy, &parameter);
     must(!sched_getaffinity(0, sizeof(cpu_set_t), &seen->affinity), "getaffinity");
     must(!pthread_getaffinity_np(pthread_self(), sizeof(cpu_set_t), &seen->by_pthread), "getaffinity");
+    must(!syscall(SYS_get_mempolicy, &seen->memory_policy, NULL, 0UL, NULL, 0UL), "get_mempolicy");
     CPU_ZERO(&seen->raw);
     must(syscall(SYS_sched_getaffinity, 0, sizeof(cpu_set_t), &seen->raw) > 0, "raw getaffinity");
     pthread_attr_destroy(&attr);
@@ -39,6 +40,9 @@ static struct seen create(pthread_attr_t *attr) {
     must(!(errno = pthread_create(&thread, attr, look, &seen)), "create");
     if (detached == PTHREAD_CREATE_JOINABLE) pthread_join(thread, NULL);
     while (!__atomic_load_n(&seen.done, __ATOMIC_ACQUIRE)) nap(1);
+    int memory_policy;
+    must(!syscall(SYS_get_mempolicy, &memory_policy, NULL, 0UL, NULL, 0UL), "get_mempolicy");
+    must(seen.memory_policy == memory_policy, "memory policy %d, not %d", seen.memory_policy, memory_policy);
     return seen;
 }
 

@@ -20,6 +20,8 @@ struct Birth {
     start: StartRoutine,
     argument: *mut c_void,
     place: Option<Place>,
+    /// The creator prefers the new thread's node while it makes it, and the thread inherits that.
+    prefers: bool,
 }
 
 /// `pthread_create` with a place chosen first.
@@ -42,7 +44,7 @@ pub unsafe fn create(
         status = unsafe { create_at(thread, attr, start, argument, place) };
     }
     let status = status.unwrap_or_else(|| {
-        let birth = Box::into_raw(Box::new(Birth { start, argument, place: None }));
+        let birth = Box::into_raw(Box::new(Birth { start, argument, place: None, prefers: false }));
         // SAFETY: the caller's contract; the new thread takes `birth` over.
         let status =
             unsafe { real::pthread_create()(thread, attr, quartier_thread_start, birth.cast()) };
@@ -97,14 +99,14 @@ unsafe fn create_at(
 ) -> Option<c_int> {
     // SAFETY: the caller's `attr`.
     let mut placed = unsafe { PlacedAttr::new(attr, place.cpu_os_id)? };
-    let birth = Box::into_raw(Box::new(Birth { start, argument, place: Some(place) }));
     // The creator writes the first pages of the new stack: they are to come from the new node.
-    let prefer = sys::task_policy_is_default() && sys::prefer_node(Some(place.node_os_id)).is_ok();
+    let prefers = sys::task_policy_is_default() && sys::prefer_node(Some(place.node_os_id)).is_ok();
+    let birth = Box::into_raw(Box::new(Birth { start, argument, place: Some(place), prefers }));
     // SAFETY: the caller's contract; the new thread takes `birth` over.
     let status = unsafe {
         real::pthread_create()(thread, placed.as_ptr(), quartier_thread_start, birth.cast())
     };
-    if prefer {
+    if prefers {
         let _ = sys::prefer_node(None);
     }
     if status != 0 {
@@ -249,6 +251,9 @@ struct Call {
 extern "C" fn prepare(birth: *mut c_void) -> Call {
     // SAFETY: made by `create` or `create_at` for this thread alone.
     let birth = unsafe { Box::from_raw(birth.cast::<Birth>()) };
+    if birth.prefers {
+        let _ = sys::prefer_node(None);
+    }
     if let Some(runtime) = runtime::get() {
         let tid = sys::tid() as u32;
         let stack = own_stack();

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use quartier_kernel::sys;
 
 use crate::maps;
+use crate::text::kib_of;
 use crate::threads::Thread;
 
 /// How often the share is looked at.
@@ -158,31 +159,9 @@ fn meminfo_path(buffer: &mut [u8; 64], node: u32) -> Option<&std::ffi::CStr> {
     writer.finish()
 }
 
-/// The number after a key, in KiB.
-fn kib_of(text: &[u8], key: &[u8]) -> Option<u64> {
-    let at = text.windows(key.len()).position(|window| window == key)?;
-    let digits = text[at + key.len()..].iter().skip_while(|byte| **byte == b' ');
-    let mut number = None;
-    for digit in digits.take_while(|byte| byte.is_ascii_digit()) {
-        number =
-            Some(number.unwrap_or(0u64).checked_mul(10)?.checked_add(u64::from(digit - b'0'))?);
-    }
-    number
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_from_the_kernels_text() {
-        let text = b"Node 0 MemTotal:       16384 kB\nNode 0 MemFree:         1024 kB\n";
-        assert_eq!(kib_of(text, b"MemTotal:"), Some(16384));
-        assert_eq!(kib_of(text, b"MemFree:"), Some(1024));
-        for bad in [&b"MemFree:"[..], b"", b"MemFree: x", b"MemFree: 99999999999999999999999"] {
-            assert_eq!(kib_of(bad, b"MemFree:"), None);
-        }
-    }
 
     #[test]
     fn a_node_that_is_not_there_has_no_room() {

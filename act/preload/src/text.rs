@@ -42,9 +42,31 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// The number after a key, in KiB, as `/proc/meminfo` and its like have it.
+pub fn kib_of(text: &[u8], key: &[u8]) -> Option<u64> {
+    let at = text.windows(key.len()).position(|window| window == key)?;
+    let digits = text[at + key.len()..].iter().skip_while(|byte| **byte == b' ');
+    let mut number = None;
+    for digit in digits.take_while(|byte| byte.is_ascii_digit()) {
+        number =
+            Some(number.unwrap_or(0u64).checked_mul(10)?.checked_add(u64::from(digit - b'0'))?);
+    }
+    number
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_read_from_the_kernels_text() {
+        let text = b"Node 0 MemTotal:       16384 kB\nNode 0 MemFree:         1024 kB\n";
+        assert_eq!(kib_of(text, b"MemTotal:"), Some(16384));
+        assert_eq!(kib_of(text, b"MemFree:"), Some(1024));
+        for bad in [&b"MemFree:"[..], b"", b"MemFree: x", b"MemFree: 99999999999999999999999"] {
+            assert_eq!(kib_of(bad, b"MemFree:"), None);
+        }
+    }
 
     #[test]
     fn what_fits_is_written_and_what_does_not_is_none() {

@@ -40,7 +40,7 @@ reasons! {
     /// Some pages could not be taken.
     PagesBusy = 5 => "some pages stay where they are because they are pinned, locked or shared after a fork; nothing to do",
     /// Address space or memory limit.
-    NoRoom = 6 => "pages stay where they are: the address-space limit leaves no room for the bookkeeping; raise `ulimit -v`",
+    NoRoom = 6 => "pages stay where they are: the limit on the program's memory leaves no room for the bookkeeping; raise `ulimit -v` or `ulimit -d`, or set vm.overcommit_memory to 0",
     /// No helper could be started.
     NoHelper = 7 => "pages stay where they are: the helper process could not be started; raise `ulimit -u`",
     /// Turned off.

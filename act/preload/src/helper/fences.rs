@@ -155,7 +155,7 @@ impl Server {
             return;
         }
         for fence in self.fences.take_wanted() {
-            let has_room = self.regions.len() + self.fences.nr_up < self.regions_max;
+            let has_room = self.regions.len() + self.fences.nr_up < self.room.regions;
             if has_room
                 && self.history.has_borders(fence.huge_page())
                 && self.end_marking(fence.page)
@@ -192,7 +192,7 @@ impl Server {
     fn end_marking(&mut self, page: usize) -> bool {
         let Some(at) = self.regions.find(page) else { return true };
         if self.regions.all()[at].pending(page, self.orders.block_bytes)
-            || self.regions.len() + 2 > self.regions_max
+            || self.regions.len() + 2 > self.room.regions
             || self.regions.make_room(2).is_err()
         {
             return false;

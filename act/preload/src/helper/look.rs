@@ -102,13 +102,6 @@ fn tracer_of_status(status: &[u8]) -> Option<&[u8]> {
     line.split(|byte| *byte == b'\t').nth(1)
 }
 
-/// How many mappings a process may have (`vm.max_map_count`).
-pub(super) fn max_map_count() -> Option<usize> {
-    let mut digits = [0u8; 32];
-    let digits = read_setting(c"/proc/sys/vm/max_map_count", &mut digits)?;
-    std::str::from_utf8(digits).ok()?.trim_end().parse().ok()
-}
-
 /// Whether the kernel makes huge pages of anonymous memory unasked. Where it only does so on advice, the
 /// program wants what it gets.
 pub(super) fn huge_pages_are_made() -> bool {
@@ -124,7 +117,7 @@ pub(super) fn huge_pages_are_made() -> bool {
         || says(own, b"[inherit]") != Some(false) && says(all, b"[always]") == Some(true)
 }
 
-fn read_setting<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+pub(super) fn read_setting<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let fd = sys::open(path, libc::O_RDONLY).ok()?;
     let count = sys::pread(fd, buffer, 0);
     sys::close(fd);
@@ -202,11 +195,6 @@ mod tests {
         for bad in [&b""[..], b"1 2", b"1 x 3 4", b"\xff 1 1 "] {
             assert_eq!(private_pages_of_statm(bad), None);
         }
-    }
-
-    #[test]
-    fn the_limit_on_mappings_is_read() {
-        assert!(max_map_count().is_some_and(|limit| limit > 1000));
     }
 
     #[test]

@@ -4,21 +4,12 @@ use quartier_session::{Counter, Reason, Rung};
 use syscalls::Errno;
 
 use super::changes::CHANGE_TRIES;
-use super::look;
 use super::regions::Region;
 use super::serve::Server;
 use crate::maps::{self, Range};
 use crate::sys::{self, PAGE};
 use crate::threads;
 use crate::{ranges, uffd};
-
-/// Mappings that a region costs the process at most: its side mapping, which is two while pages are
-/// taken out, and two because its own mapping is cut before and after it.
-const MAPPINGS_PER_REGION: usize = 4;
-
-/// We take so much of the mappings that the kernel allows and the program has not used: one part of
-/// this many.
-const SHARE_OF_MAPPINGS: usize = 4;
 
 /// How often the mappings are read anew because the program changed them meanwhile.
 const PASSES_MAX: usize = 16;
@@ -33,7 +24,7 @@ impl Server {
         self.station.leave();
         self.lift_stale_fences();
         threads::forget_dead(self.program_pid);
-        self.regions_max = self.regions_allowed();
+        self.room = self.room_allowed();
         for _ in 0..PASSES_MAX {
             self.read_messages();
             self.mark_settled(start, end);
@@ -69,7 +60,12 @@ impl Server {
             if from >= end {
                 return;
             }
-            let Some((first, last)) = region.next_settled(from, block_bytes) else {
+            let stretch = match self.rung {
+                Rung::Move => region.next_settled(from, block_bytes),
+                // On this rung nobody tells us what the program unmaps: the kernel is asked for all of it.
+                _ => Some((from, region.end)),
+            };
+            let Some((first, last)) = stretch else {
                 from = region.end;
                 continue;
             };
@@ -82,35 +78,25 @@ impl Server {
     }
 
     fn mark_stretch_again(&mut self, at: usize, start: usize, end: usize) {
+        let block_bytes = self.orders.block_bytes;
         let region = &mut self.regions.all()[at];
-        let blocks = region.unsettle(start, end, self.orders.block_bytes) as u64;
+        let blocks = region.unsettle(start, end, block_bytes);
         let region = *region;
+        let bytes = (blocks * block_bytes).min(end - start);
         let marked = match self.rung {
             Rung::Move => self.move_into_shadow(region, (start, end), true),
-            Rung::Rwp => self.uffd.rwprotect(start, end - start, true).map(|_| Some(end - start)),
+            Rung::Rwp => self.uffd.rwprotect(start, end - start, true).map(|_| Some(bytes)),
             Rung::None => return,
         };
         match marked {
             Ok(bytes) => {
-                self.orders.slot.add(Counter::BlocksMarked, blocks);
+                self.orders.slot.add(Counter::BlocksMarked, blocks as u64);
                 self.orders.slot.add(Counter::PagesMarked, (bytes.unwrap_or(0) / PAGE) as u64);
             }
+            // Some of it was unmapped, and may be mapped anew: whatever is there now is looked at afresh.
+            Err(Errno::ENOENT) if self.rung == Rung::Rwp => self.finish(at),
             Err(_) => self.orders.slot.note(Reason::MarkFailed),
         }
-    }
-
-    /// How many regions there may be, so that the program does not run into the kernel's limit on
-    /// mappings (`vm.max_map_count`) because of us.
-    fn regions_allowed(&self) -> usize {
-        let mut nr_mappings = 0usize;
-        let counted = maps::for_each(|_| {
-            nr_mappings += 1;
-            true
-        });
-        let (Some(limit), Ok(())) = (look::max_map_count(), counted) else { return 0 };
-        let ours = self.regions.len() * MAPPINGS_PER_REGION;
-        let left = (limit + ours).saturating_sub(nr_mappings);
-        left / SHARE_OF_MAPPINGS / MAPPINGS_PER_REGION
     }
 
     /// Marks a mapping but for the ranges in it that are ours, a stack, or marked already.
@@ -176,7 +162,7 @@ impl Server {
         if end - start < self.orders.block_bytes {
             return;
         }
-        if self.regions.len() >= self.regions_max {
+        if self.regions.len() >= self.room.regions {
             self.orders.slot.note(Reason::TooManyMappings);
             return;
         }
@@ -212,6 +198,9 @@ impl Server {
 
     fn mark_by_move(&mut self, start: usize, end: usize) -> Result<usize, Errno> {
         let len = end - start;
+        if self.shadow_bytes() + len > self.room.shadow_bytes {
+            return Err(Errno::ENOMEM);
+        }
         let region = Region::with_shadow(start, end, self.orders.block_bytes)?;
         // The range first: from here on a touch of a page that is on its way waits for us.
         let registered = self.uffd.register(start, len, uffd::MODE_MISSING);

@@ -20,6 +20,7 @@ mod mark;
 mod mates;
 mod pull;
 mod regions;
+mod room;
 mod rounds;
 mod serve;
 mod spawn;

@@ -14,6 +14,7 @@ use super::look::{self, Statm};
 use super::mates;
 use super::pull::Served;
 use super::regions::Regions;
+use super::room::Room;
 use super::rounds::{Rounds, Seen};
 use super::station::Station;
 use crate::device::Guard;
@@ -58,8 +59,8 @@ pub(super) struct Server {
     pub(super) taking_since: Option<u64>,
     /// Changes of the program's mappings read so far.
     pub(super) nr_events: u64,
-    /// How many regions there may be; see `regions_allowed`.
-    pub(super) regions_max: usize,
+    /// As of the last marking.
+    pub(super) room: Room,
     /// Threads that help with long copies.
     pub(super) nr_mates: usize,
     guard: Guard,
@@ -98,7 +99,7 @@ impl Server {
             removed: Removed::default(),
             taking_since: None,
             nr_events: 0,
-            regions_max: 0,
+            room: Room::default(),
             nr_mates: if rung == Rung::Move { mates::start(mates::wanted()) } else { 0 },
             // On the other rung the helper holds nothing.
             guard: if rung == Rung::Move {
