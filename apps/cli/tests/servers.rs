@@ -78,6 +78,8 @@ fn check_processes(kernel: &str, before: &[&str]) {
     assert_eq!(text(&output.stdout), "4 served\n0::/\n");
     let said = text(&output.stderr);
     assert!(said.contains("listening\n") && said.contains("Only the time of the load"), "{said}");
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("; time under load, ") && !words.contains("whole run"), "{said}");
     let lines = reads(&report);
     assert!(lines > LINES * 9 / 10, "{kernel}: {lines} lines read, of {LINES}");
     assert!(lines < LINES * 12 / 10, "{kernel}: {lines} lines read, of {LINES}: the start too?");

@@ -36,6 +36,9 @@ pub struct Recording {
     pub machine: Machine,
     /// How accesses were counted.
     pub mode: CountMode,
+    /// Whether it is a server's, from the begin of its load to its end.
+    #[serde(default)]
+    pub under_load: bool,
     /// Counts at moments, in order of time.
     pub marks: Vec<Mark>,
     /// The run over time, the program's commands only; see [`Slices`](crate::Slices).

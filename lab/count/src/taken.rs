@@ -123,7 +123,18 @@ impl Taken {
         }
         let Circumstances { command, kernel, qemu, machine, mode } = of;
         let (marks, slices) = (self.marks, self.slices);
-        Ok(Recording { format: FORMAT, command, kernel, qemu, machine, mode, marks, slices, notes })
+        Ok(Recording {
+            format: FORMAT,
+            command,
+            kernel,
+            qemu,
+            machine,
+            mode,
+            under_load: false,
+            marks,
+            slices,
+            notes,
+        })
     }
 }
 

@@ -51,6 +51,7 @@ fn recording(marks: Vec<Mark>) -> Recording {
         qemu: "10.0".to_owned(),
         machine: Machine { cpus_per_node: vec![1, 1] },
         mode: CountMode::Deterministic,
+        under_load: false,
         marks,
         slices: Vec::new(),
         notes: vec!["A note.".to_owned()],
@@ -119,6 +120,18 @@ fn hits_are_look_ups_less_misses_and_absent_levels_are_not_listed() {
     let levels = Report::new(&recording, Phase::Whole).unwrap().levels;
     assert!(levels.iter().all(|level| !matches!(level.name, LevelName::L2 | LevelName::SecondTlb)));
     assert_eq!(levels.len(), 5);
+}
+
+#[test]
+fn all_that_was_counted_of_a_server_is_its_load() {
+    let mut recording = whole();
+    recording.under_load = true;
+    recording.marks.retain(|mark| matches!(mark.at, Moment::Start | Moment::End));
+    let report = Report::new(&recording, Phase::Whole).unwrap();
+    assert_eq!((report.phase, report.phase.name()), (Phase::Load, "time under load"));
+    assert_eq!(report.span(), Some((0, report.instructions)));
+    let parallel = Report::new(&recording, Phase::Parallel).unwrap_err();
+    assert!(matches!(parallel, ReportError::NoSecondThread));
 }
 
 #[test]

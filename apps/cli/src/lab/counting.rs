@@ -139,6 +139,7 @@ impl Counting {
             mode,
         })?;
         if let Some(line) = &self.load {
+            recording.under_load = true;
             // Of a server's threads, those that begin meanwhile are no phase of it.
             recording.marks.retain(|mark| matches!(mark.at, Moment::Start | Moment::End));
             recording.notes.push(format!(

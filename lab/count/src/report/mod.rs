@@ -24,6 +24,8 @@ pub enum Phase {
     /// From the second thread on, until the last other thread has ended (thesis 5.3.4: the parallel
     /// phase alone).
     Parallel,
+    /// The time of a server's load: all that was counted of it.
+    Load,
 }
 
 /// What was counted in a phase.
@@ -93,7 +95,8 @@ pub enum ReportError {
     NoEnd,
     /// There is no parallel phase.
     #[error(
-        "there is no parallel phase: the program never began a second thread; ask for the whole run"
+        "there is no parallel phase: the program never began a second thread, or is a server under load; \
+         ask for the whole run"
     )]
     NoSecondThread,
     /// Marks that cannot follow each other.
@@ -111,6 +114,7 @@ impl Phase {
         match self {
             Self::Whole => "whole run",
             Self::Parallel => "parallel phase",
+            Self::Load => "time under load",
         }
     }
 }
@@ -122,6 +126,10 @@ impl Report {
     /// The phase is not in the recording (absent is not zero), or the recording contradicts itself.
     pub fn new(recording: &Recording, phase: Phase) -> Result<Self, ReportError> {
         recording.check()?;
+        let phase = match phase {
+            Phase::Whole if recording.under_load => Phase::Load,
+            phase => phase,
+        };
         let mut notes = recording.notes.clone();
         let (from, to) = bounds(recording, phase, &mut notes)?;
         let counted = to.snapshot.since(&from.snapshot).ok_or(ReportError::Backwards)?;
@@ -165,7 +173,7 @@ impl Report {
             self.moments.iter().find(|moment| moment.at == wanted).map(|moment| moment.instructions)
         };
         let from = match self.phase {
-            Phase::Whole => at(Moment::Start)?,
+            Phase::Whole | Phase::Load => at(Moment::Start)?,
             Phase::Parallel => at(Moment::FirstThread)?,
         };
         Some((from, from.saturating_add(self.instructions)))
@@ -190,7 +198,7 @@ fn bounds<'a>(
     let start = recording.mark(Moment::Start).ok_or(ReportError::NoStart)?;
     let end = recording.mark(Moment::End);
     match phase {
-        Phase::Whole => Ok((start, end.ok_or(ReportError::NoEnd)?)),
+        Phase::Whole | Phase::Load => Ok((start, end.ok_or(ReportError::NoEnd)?)),
         Phase::Parallel => {
             let from = recording.mark(Moment::FirstThread).ok_or(ReportError::NoSecondThread)?;
             if let Some(to) = recording.mark(Moment::LastThreadEnded) {

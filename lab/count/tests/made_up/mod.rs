@@ -210,6 +210,7 @@ impl MadeUp {
             qemu: "10.0.2".to_owned(),
             machine: Machine { cpus_per_node: self.cpus_per_node.clone() },
             mode: self.mode,
+            under_load: false,
             marks,
             slices: self.slices(),
             notes: Vec::new(),
