@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -100,6 +101,16 @@ static inline pid_t fork_child(void) {
     must(child >= 0, "fork");
     if (!child) prctl(PR_SET_PDEATHSIG, SIGKILL);
     return child;
+}
+
+// From now on the kernel tells nobody of forks.
+static inline void drop_ptrace(void) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[2];
+    must(!syscall(SYS_capget, &header, sets), "capget");
+    sets[0].effective &= ~(1u << CAP_SYS_PTRACE);
+    sets[0].permitted &= ~(1u << CAP_SYS_PTRACE);
+    must(!syscall(SYS_capset, &header, sets), "capset");
 }
 
 static inline int done(void) {

@@ -1,5 +1,6 @@
 // Somebody kills the helper while memory is marked. Where the helper held data, the launcher ends the
-// program; where it held none (`--holds-nothing`), the program goes on, whatever it does next.
+// program; where it held none (`--holds-nothing`), the program goes on, whatever it does next. With `--forks`
+// it forks meanwhile: no child may find zeros.
 #include "hazard.h"
 #include <linux/kcmp.h>
 
@@ -43,15 +44,46 @@ static void go_on(char *memory) {
     must(!helper(), "a new helper where one was killed");
 }
 
+static int *wrong_children;
+
+static void *fork_on(void *memory) {
+    for (;;) {
+        mark(memory, 8 * MIB);
+        pid_t child = fork();
+        if (!child) {
+            if (wrong(memory, 8 * MIB) >= 0) __atomic_fetch_add(wrong_children, 1, __ATOMIC_RELAXED);
+            _exit(0);
+        }
+        reap(child);
+    }
+    return NULL;
+}
+
+static void kill_while_forking(char *memory) {
+    pthread_t thread;
+    pid_t pid = helper();
+    if (!pid) skip("no helper");
+    must(!pthread_create(&thread, NULL, fork_on, memory), "thread");
+    nap(getpid() % 50);
+    kill(pid, SIGKILL);
+    nap(1000);
+}
+
 int main(int argc, char **argv) {
     int holds_nothing = argc > 1 && !strcmp(argv[1], "--holds-nothing");
-    pid_t child = fork_child();
-    if (!child) {
-        go_on(marked(8 * MIB));
-        _exit(0);
+    int forks = argc > 1 && !strcmp(argv[1], "--forks");
+    wrong_children = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int round = 0; round < (forks ? 10 : 1); round++) {
+        pid_t child = fork_child();
+        if (!child) {
+            if (forks) drop_ptrace();
+            (forks ? kill_while_forking : go_on)(marked(8 * MIB));
+            _exit(0);
+        }
+        int status = reap(child);
+        if (status == SKIPPED) skip("no helper");
+        must(status == 0 || (!holds_nothing && status == 128 + SIGKILL), "status %d", status);
     }
-    int status = reap(child);
-    if (status == SKIPPED) skip("no helper");
-    must(status == 0 || (!holds_nothing && status == 128 + SIGKILL), "status %d", status);
+    must(!*wrong_children, "%d children found zeros", *wrong_children);
     return done();
 }

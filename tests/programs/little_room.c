@@ -1,12 +1,19 @@
 // A limit on the program's memory (`address-space`, `data`, or the machine's own, `commit`) leaves it
-// little more than it has: what it has is marked, and what it may still map it can.
+// little more than it has: what it has is marked, and what it may still map it can. With `in-pieces` what
+// it has lies in many small pieces, each of which costs more bookkeeping than it holds.
 #include "hazard.h"
 #include <sys/resource.h>
 
 enum { HAS = 48 * MIB, LEFT = 64 * MIB, TAKES = 40 * MIB };
 
+static size_t step = HAS, piece = HAS;
+
+static void check_all(char *memory, const char *when) {
+    for (size_t at = 0; at < HAS; at += step) check(memory + at, piece, when);
+}
+
 static void *touch(void *memory) {
-    check(memory, HAS, "in a thread");
+    check_all(memory, "in a thread");
     return NULL;
 }
 
@@ -34,7 +41,11 @@ int main(int argc, char **argv) {
     pthread_attr_t small;
     alarm(60);
     char *memory = map(HAS);
-    fill(memory, HAS);
+    if (argc > 2 && !strcmp(argv[2], "in-pieces")) {
+        step = 192 * 1024;
+        piece = 64 * 1024;
+    }
+    for (size_t at = 0; at < HAS; at += step) fill(memory + at, piece);
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, MIB);
     if (!strcmp(how, "data")) limit(RLIMIT_DATA, status_line("VmData"));
@@ -46,6 +57,6 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 4; i++) must(!pthread_create(&threads[i], &small, touch, memory), "thread");
     munmap(map(TAKES), TAKES);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    check(memory, HAS, "at the end");
+    check_all(memory, "at the end");
     return done();
 }

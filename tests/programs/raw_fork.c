@@ -1,22 +1,12 @@
 // syscall(SYS_fork), or clone(3) with `clone`, with marked memory that is closed, read-only and open: the
 // child has all of it, though the kernel tells nobody of forks (that takes CAP_SYS_PTRACE).
 #include "hazard.h"
-#include <linux/capability.h>
 
 enum { BYTES = 4 * MIB };
 
 static int child_checks(void *memory) {
     mprotect(memory, BYTES, PROT_READ);
     return wrong(memory, BYTES) >= 0;
-}
-
-static void drop_ptrace(void) {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct sets[2];
-    must(!syscall(SYS_capget, &header, sets), "capget");
-    sets[0].effective &= ~(1u << CAP_SYS_PTRACE);
-    sets[0].permitted &= ~(1u << CAP_SYS_PTRACE);
-    must(!syscall(SYS_capset, &header, sets), "capset");
 }
 
 static pid_t fork_raw(char *memory, int by_clone) {

@@ -25,6 +25,9 @@ use crate::{MemoryPolicy, Program, Report};
 /// How long the launcher waits for helpers (and other orphans) after the program has ended.
 const HELPER_END_MAX: Duration = Duration::from_millis(50);
 
+/// How often stopped helpers are looked for.
+const HELPERS_EVERY: Duration = Duration::from_secs(1);
+
 /// After so long the runtime is up in a program that it can come up in.
 const RUNTIME_UP_MAX: Duration = Duration::from_secs(2);
 
@@ -141,6 +144,7 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
     let began = Instant::now();
     let child = start(request, &mut command, session)?;
     pass_on(signals, &child);
+    watch_helpers();
     if let Some(desk) = desk {
         std::thread::spawn(move || desk.serve(session));
     }
@@ -235,8 +239,7 @@ fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child) {
 fn wait(child: &Child) -> std::io::Result<ExitStatus> {
     let program = child.id() as i32;
     loop {
-        match rustix::process::wait(WaitOptions::UNTRACED) {
-            Ok(Some((pid, status))) if status.stopped() => let_helper_go_on(pid),
+        match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == program => {
                 reap_helpers();
                 return Ok(ExitStatus::from_raw(status.as_raw()));
@@ -251,8 +254,8 @@ fn wait(child: &Child) -> std::io::Result<ExitStatus> {
 fn reap_helpers() {
     let began = Instant::now();
     while began.elapsed() < HELPER_END_MAX {
-        match rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            Ok(Some((pid, status))) if status.stopped() => let_helper_go_on(pid),
+        let_helpers_go_on();
+        match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => std::thread::sleep(Duration::from_millis(1)),
             Err(_) => return,
@@ -260,11 +263,34 @@ fn reap_helpers() {
     }
 }
 
-/// A helper that was stopped with its program, before it had left the program's group, is not continued
-/// with it; the program may be gone meanwhile.
-fn let_helper_go_on(pid: Pid) {
-    let comm = format!("/proc/{}/comm", pid.as_raw_nonzero());
-    if std::fs::read_to_string(comm).is_ok_and(|name| name == "quartier-helper\n") {
-        let _ = rustix::process::kill_process(pid, Signal::CONT);
+/// A helper that was stopped with its program's group, before it had left that, is not continued with it;
+/// the program may be gone meanwhile. Nobody tells us of one: it was stopped before it became our child.
+fn let_helpers_go_on() {
+    while let Some(pid) = next_stopped_child() {
+        let comm = format!("/proc/{}/comm", pid.as_raw_nonzero());
+        if std::fs::read_to_string(comm).is_ok_and(|name| name == "quartier-helper\n") {
+            let _ = rustix::process::kill_process(pid, Signal::CONT);
+        }
     }
+}
+
+/// A child that was stopped since it was asked for last.
+fn next_stopped_child() -> Option<Pid> {
+    // SAFETY: all-zero is a valid siginfo_t; the call fills it.
+    let pid = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WSTOPPED | libc::WNOHANG;
+        (libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0).then(|| info.si_pid())
+    };
+    Pid::from_raw(pid?)
+}
+
+/// Looks for them now and then, until the launcher ends.
+fn watch_helpers() {
+    std::thread::spawn(|| {
+        loop {
+            std::thread::sleep(HELPERS_EVERY);
+            let_helpers_go_on();
+        }
+    });
 }

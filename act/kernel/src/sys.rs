@@ -137,23 +137,28 @@ fn policy_is_default(address: usize, flags: usize) -> bool {
     result.is_err() || mode as usize == MPOL_DEFAULT
 }
 
-/// Sleeps while `*word == value`, at most `timeout_ms`.
-pub fn futex_wait(word: &std::sync::atomic::AtomicU32, value: u32, timeout_ms: u64) {
-    wait_on(word, FUTEX_WAIT_PRIVATE, value, timeout_ms);
+/// Sleeps while `*word == value`, at most `timeout_ms`; `false` if that is over.
+pub fn futex_wait(word: &std::sync::atomic::AtomicU32, value: u32, timeout_ms: u64) -> bool {
+    wait_on(word, FUTEX_WAIT_PRIVATE, value, timeout_ms) != Err(Errno::ETIMEDOUT)
 }
 
 /// The same for a word that the kernel itself wakes (`CLONE_CHILD_CLEARTID`).
 pub fn futex_wait_shared(word: &std::sync::atomic::AtomicU32, value: u32, timeout_ms: u64) {
-    wait_on(word, FUTEX_WAIT, value, timeout_ms);
+    let _ = wait_on(word, FUTEX_WAIT, value, timeout_ms);
 }
 
-fn wait_on(word: &std::sync::atomic::AtomicU32, operation: usize, value: u32, timeout_ms: u64) {
+fn wait_on(
+    word: &std::sync::atomic::AtomicU32,
+    operation: usize,
+    value: u32,
+    timeout_ms: u64,
+) -> SysResult {
     let timeout = libc::timespec {
         tv_sec: (timeout_ms / 1000) as i64,
         tv_nsec: (timeout_ms % 1000 * 1_000_000) as i64,
     };
     // SAFETY: the word outlives the call; the kernel only reads it.
-    let _ = unsafe { syscall!(Sysno::futex, word.as_ptr(), operation, value, &raw const timeout) };
+    unsafe { syscall!(Sysno::futex, word.as_ptr(), operation, value, &raw const timeout) }
 }
 
 /// Wakes everybody who sleeps on `word`.
@@ -167,6 +172,17 @@ pub fn futex_wake(word: &std::sync::atomic::AtomicU32) {
 pub fn same_memory(a: i32, b: i32) -> Option<bool> {
     // SAFETY: a query.
     unsafe { syscall!(Sysno::kcmp, a, b, KCMP_VM, 0, 0) }.ok().map(|order| order == 0)
+}
+
+/// Whether a task (a thread's id) is gone, or has other memory than the caller; `false` where the kernel
+/// will not say.
+#[must_use]
+pub fn is_gone_from_here(task: i32) -> bool {
+    // SAFETY: a query.
+    match unsafe { syscall!(Sysno::kcmp, tid(), task, KCMP_VM, 0, 0) } {
+        Ok(order) => order != 0,
+        Err(error) => error == Errno::ESRCH,
+    }
 }
 
 /// The calling thread's id.

@@ -26,7 +26,8 @@ extern "C" {
  *   ENOSYS   this process runs without the runtime;
  *   EPERM    Auto-Next-Touch is off here: another policy, QUARTIER_NEXT_TOUCH=off, no kernel
  *            interface for it, or the program or its user (numactl) placed memory; the report says
- *            which.
+ *            which;
+ *   EAGAIN   forks, or changes of the process's mappings, went on for a second: try again.
  */
 extern int quartier_next_touch(const void *address, size_t bytes) __attribute__((weak));
 

@@ -10,6 +10,7 @@ use quartier_session::{CpuBits, Reason};
 use syscalls::Sysno;
 
 use crate::children::Widened;
+use crate::helper::Marked;
 use crate::real::{self, StartRoutine, Strings};
 use crate::threads::{Holding, Thread};
 use crate::{affinity, cores, create, fork, runtime, sys};
@@ -374,8 +375,11 @@ pub extern "C" fn quartier_next_touch(address: *const c_void, bytes: usize) -> c
     let start = address as usize & !(sys::PAGE - 1);
     let end = (address as usize).saturating_add(bytes).saturating_add(sys::PAGE - 1);
     let error = match runtime::get() {
-        Some(runtime) if runtime.mark_range(start, end & !(sys::PAGE - 1)) => return 0,
-        Some(_) => libc::EPERM,
+        Some(runtime) => match runtime.mark_range(start, end & !(sys::PAGE - 1)) {
+            Marked::Done => return 0,
+            Marked::NotNow => libc::EAGAIN,
+            Marked::Off => libc::EPERM,
+        },
         None => libc::ENOSYS,
     };
     failed(-c_long::from(error))

@@ -10,7 +10,7 @@ use quartier_session::{
     Reason, Rung, Session, SlotState,
 };
 
-use crate::helper::{self, Orders};
+use crate::helper::{self, Marked, Orders};
 use crate::share::{self, Watch};
 use crate::threads::{Holding, Thread};
 use crate::{Decide, Factory, affinity, device, fork, ranges, resident, sys, threads};
@@ -95,6 +95,7 @@ pub fn end() {
     let slot = runtime.slot();
     if slot.pid() == sys::pid() as u32 && slot.state() == SlotState::Running {
         resident::count(runtime);
+        helper::note_lost();
         if let Some(Some(decide)) = runtime.decide.get() {
             decide.leave();
         }
@@ -288,11 +289,11 @@ impl Runtime {
         true
     }
 
-    /// Marks a range because the program asked; `false` when Auto-Next-Touch is off here, or its user
-    /// has bound its memory from outside.
-    pub fn mark_range(&self, start: usize, end: usize) -> bool {
+    /// Marks a range because the program asked; not when Auto-Next-Touch is off here, or its user has bound
+    /// its memory from outside.
+    pub fn mark_range(&self, start: usize, end: usize) -> Marked {
         if !self.may_move_pages() {
-            return false;
+            return Marked::Off;
         }
         let _ = self.decide();
         helper::mark_range(&self.orders(), start, end)

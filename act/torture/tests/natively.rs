@@ -62,6 +62,7 @@ hazards! {
     mremap_that_keeps_the_old_place: "mremap_dontunmap",
     mappings_change_while_others_mark: "mremap_race",
     memory_with_a_policy_stays: "own_policy",
+    a_stack_in_marked_memory_is_left_to_its_thread: "own_stack",
     a_program_sees_only_its_own_threads_and_children: "own_threads",
     a_program_may_use_userfaultfd_itself: "own_userfaultfd",
     pages_merged_with_equal_ones: "same_pages",

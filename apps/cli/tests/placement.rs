@@ -49,6 +49,8 @@ fn in_guest_with(
     let script: Vec<_> = [first.to_owned()].into_iter().chain(runs.iter().map(command)).collect();
     let output = Command::new(quartier)
         .args(["lab", "run", "--kernel", kernel, "--nodes", "4", "--cpus-per-node", "2"])
+        // What the kernel moves by itself would be taken for ours.
+        .args(["--kernel-arg", "numa_balancing=disable"])
         .args(folder.map(|folder| format!("--rw={}", folder.display())))
         .args((!first.is_empty()).then_some("--root"))
         .args(["--mem", "4G", "--timeout", "400", "--", "sh", "-c", &script.join("\n")])

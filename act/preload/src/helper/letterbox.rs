@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use quartier_session::Reason;
+use quartier_session::{Reason, Rung};
 
 use crate::runtime;
 use crate::signals::AllBlocked;
@@ -24,6 +24,8 @@ pub(super) enum State {
     Ready = 2,
     /// There can be none.
     Failed = 3,
+    /// It looks for a last request.
+    Closing = 4,
 }
 
 /// What a thread asks of the helper.
@@ -38,13 +40,31 @@ pub(super) enum Request {
 
 const NO_REQUEST: u32 = 0;
 
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Done,
+    /// Nothing was marked: a fork or a change of mappings is under way, or nothing is to be marked any more.
+    NotNow,
+    /// There is no helper, or it went without an answer.
+    Gone,
+}
+
+/// How long a request waits for the launcher to end a program whose data was with a killed helper.
+const END_MAX_MICROS: u32 = 2_000_000;
+
+/// How often, 10 ms apart, the helper looks whether who is about to ring has. It may have been killed.
+const RINGING_TRIES: u32 = 100;
+
 /// The letter box. Zero is how it begins, and how a child finds it.
 #[repr(C, align(4096))]
 pub(super) struct Letterbox {
     state: AtomicU32,
-    /// Taken by the thread that talks to the helper.
+    /// The id of the thread that talks to the helper.
     turn: AtomicU32,
     request: AtomicU32,
+    /// Not 0 when the last request was refused.
+    refused: AtomicU32,
     start: AtomicUsize,
     end: AtomicUsize,
     /// Not 0 while a thread is about to touch the doorbell.
@@ -67,6 +87,7 @@ pub(super) static BOX: Letterbox = Letterbox {
     state: AtomicU32::new(State::None as u32),
     turn: AtomicU32::new(0),
     request: AtomicU32::new(NO_REQUEST),
+    refused: AtomicU32::new(0),
     start: AtomicUsize::new(0),
     end: AtomicUsize::new(0),
     ringing: AtomicU32::new(0),
@@ -96,8 +117,23 @@ impl Letterbox {
             0 => State::None,
             1 => State::Starting,
             2 => State::Ready,
+            4 => State::Closing,
             _ => State::Failed,
         }
+    }
+
+    /// Whether a helper serves, or is about to say whether it goes on.
+    pub(super) fn has_helper(&self) -> bool {
+        matches!(self.state(), State::Ready | State::Closing)
+    }
+
+    /// By the helper: it goes home, unless a request is in the box. Whoever puts one there looks at the state
+    /// afterwards: one of the two sees the other.
+    pub(super) fn close(&self) -> bool {
+        self.set_state(State::Closing);
+        let is_over = self.request().is_none();
+        self.set_state(if is_over { State::None } else { State::Ready });
+        is_over
     }
 
     /// Sets the state, and tells who waits for it.
@@ -120,10 +156,14 @@ impl Letterbox {
         }
     }
 
-    /// From `state`, unless it has changed.
-    fn fail_from(&self, state: State) -> bool {
-        let (from, to) = (state as u32, State::Failed as u32);
-        self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    /// From one state to another; `false` if it was not that one.
+    pub(super) fn change_state(&self, from: State, to: State) -> bool {
+        let changed = self
+            .state
+            .compare_exchange(from as u32, to as u32, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok();
+        sys::futex_wake(&self.state);
+        changed
     }
 
     pub(super) fn hold(&self) {
@@ -150,19 +190,23 @@ impl Letterbox {
         Some((request, self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed)))
     }
 
-    /// The request is done.
-    pub(super) fn answer(&self) {
+    /// The request is done, or refused.
+    pub(super) fn answer(&self, done: bool) {
+        self.refused.store(u32::from(!done), Ordering::Relaxed);
         self.request.store(NO_REQUEST, Ordering::SeqCst);
         sys::futex_wake(&self.request);
     }
 
-    /// Whether a thread is about to touch the doorbell; waits a while for it if so.
-    pub(super) fn wait_while_ringing(&self) -> bool {
-        let rings = self.ringing.load(Ordering::SeqCst) != 0;
-        if rings {
+    /// Waits for a thread that is about to touch the doorbell; not for ever: it may have been killed. One
+    /// that is only late is served again.
+    pub(super) fn wait_for_ringer(&self) {
+        for _ in 0..RINGING_TRIES {
+            if self.ringing.load(Ordering::SeqCst) == 0 {
+                return;
+            }
             sys::futex_wait(&self.ringing, 1, 10);
         }
-        rings
+        self.ringing.store(0, Ordering::SeqCst);
     }
 
     /// Touches the doorbell: the helper serves that, if there is one.
@@ -175,14 +219,21 @@ impl Letterbox {
         sys::futex_wake(&self.ringing);
     }
 
-    /// The helper is gone without a word. What it had marked the kernel has given back as it died: where
-    /// the program's data was with it, the launcher has ended the program (see `device::Guard`).
-    fn note_lost_helper(&self) {
-        if self.fail_from(State::Ready) {
+    /// Notes a helper that is gone without a word. Where the program's data was with it, the launcher is
+    /// about to end the program (see `device::Guard`), and nothing may go on as if that were back. Elsewhere
+    /// the kernel has given back what was marked as the helper died.
+    pub(super) fn note_lost_helper(&self) {
+        if !self.has_helper() || self.alive.load(Ordering::SeqCst) != 0 {
+            return;
+        }
+        let Some(runtime) = runtime::get() else { return };
+        if runtime.slot().rung() == Rung::Move {
+            sys::sleep_micros(END_MAX_MICROS);
+        }
+        if [State::Ready, State::Closing].iter().any(|from| self.change_state(*from, State::Failed))
+        {
             self.fences.store(0, Ordering::SeqCst);
-            if let Some(runtime) = runtime::get() {
-                runtime.slot().note(Reason::HelperGone);
-            }
+            runtime.slot().note(Reason::HelperGone);
         }
     }
 }
@@ -193,28 +244,36 @@ pub(super) struct Turn(#[allow(dead_code)] AllBlocked);
 impl Turn {
     pub(super) fn take() -> Self {
         let blocked = AllBlocked::new();
-        while BOX.turn.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            sys::futex_wait(&BOX.turn, 1, 100);
+        let me = sys::tid() as u32;
+        let mut owner = 0;
+        while let Err(now) =
+            BOX.turn.compare_exchange(owner, me, Ordering::Acquire, Ordering::Relaxed)
+        {
+            let in_time = sys::futex_wait(&BOX.turn, now, 100);
+            // A child that shares the memory may have been killed in its turn.
+            let is_lost = now != 0 && !in_time && sys::is_gone_from_here(now as i32);
+            owner = if is_lost { now } else { 0 };
         }
         Self(blocked)
     }
 
     /// Puts a request in the letter box and rings; returns when the helper has answered or is gone.
-    pub(super) fn ask(&self, request: Request, start: usize, end: usize) {
-        if BOX.state() != State::Ready {
-            return;
+    pub(super) fn ask(&self, request: Request, start: usize, end: usize) -> Answer {
+        if !BOX.has_helper() {
+            return Answer::Gone;
         }
         BOX.start.store(start, Ordering::Relaxed);
         BOX.end.store(end, Ordering::Relaxed);
         BOX.request.store(request as u32, Ordering::SeqCst);
         BOX.ring();
-        while BOX.request.load(Ordering::SeqCst) == request as u32 && BOX.state() == State::Ready {
-            if BOX.alive.load(Ordering::SeqCst) == 0 {
-                BOX.note_lost_helper();
-            } else {
-                sys::futex_wait(&BOX.request, request as u32, 100);
+        while BOX.request.load(Ordering::SeqCst) == request as u32 {
+            if !BOX.has_helper() {
+                return Answer::Gone;
             }
+            BOX.note_lost_helper();
+            sys::futex_wait(&BOX.request, request as u32, 100);
         }
+        if BOX.refused.load(Ordering::Relaxed) == 0 { Answer::Done } else { Answer::NotNow }
     }
 }
 

@@ -70,7 +70,13 @@ impl Server {
                 continue;
             };
             let (first, last) = (first.max(from), last.min(end));
-            from = last;
+            // A thread may have its stack there by now: the kernel's last write there cannot wait.
+            let overlaps = |&(start, end): &(usize, usize)| start < last && first < end;
+            let (last, after) = match threads::stacks().filter(overlaps).min() {
+                Some((start, end)) => (start.max(first) & !(PAGE - 1), end.next_multiple_of(PAGE)),
+                None => (last, last),
+            };
+            from = after.max(last);
             if first < last {
                 self.mark_stretch_again(at, first, last);
             }
@@ -198,10 +204,10 @@ impl Server {
 
     fn mark_by_move(&mut self, start: usize, end: usize) -> Result<usize, Errno> {
         let len = end - start;
-        if self.shadow_bytes() + len > self.room.shadow_bytes {
-            return Err(Errno::ENOMEM);
-        }
+        let side_bytes = Region::side_bytes_of(start, end, self.orders.block_bytes);
+        let left = self.room.side_bytes.checked_sub(side_bytes).ok_or(Errno::ENOMEM)?;
         let region = Region::with_shadow(start, end, self.orders.block_bytes)?;
+        self.room.side_bytes = left;
         // The range first: from here on a touch of a page that is on its way waits for us.
         let registered = self.uffd.register(start, len, uffd::MODE_MISSING);
         let taken = registered.and_then(|_| self.move_into_shadow(region, (start, end), false));

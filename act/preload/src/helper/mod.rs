@@ -34,7 +34,7 @@ use quartier_session::{ProcessSlot, Reason, Rung};
 use crate::runtime::{self, Runtime};
 use crate::signals::AllBlocked;
 use crate::{cores, sys};
-use letterbox::{BOX, Request, State, Turn};
+use letterbox::{Answer, BOX, Request, Turn};
 
 /// What the helper is to do; the same for its whole life.
 #[derive(Clone, Copy, Debug)]
@@ -62,26 +62,55 @@ pub fn prepare() {
     letterbox::prepare();
 }
 
-/// Marks all resident private data, starting the helper if there is none. Blocks until done.
+/// What became of marking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marked {
+    /// As far as the kernel allows.
+    Done,
+    /// Not: forks or changes of mappings went on all the time.
+    NotNow,
+    /// Not: there is no helper to do it, or nothing is to be marked.
+    Off,
+}
+
+/// How often, a millisecond apart, a range is tried to be marked that cannot be now.
+const MARK_TRIES: u32 = 1000;
+
+/// Marks all resident private data, starting the helper if there is none. Blocks until done, but does not
+/// wait where it cannot be now: rounds will do it.
 pub fn mark_all(orders: &Orders) {
     mark(orders, Request::MarkAll, 0, usize::MAX);
 }
 
-/// Marks what is resident in `[start, end)`; `false` when there is no helper to do it.
-pub fn mark_range(orders: &Orders, start: usize, end: usize) -> bool {
+/// Marks what is resident in `[start, end)`.
+pub fn mark_range(orders: &Orders, start: usize, end: usize) -> Marked {
     mark(orders, Request::MarkRange, start, end)
 }
 
-fn mark(orders: &Orders, request: Request, start: usize, end: usize) -> bool {
-    let turn = Turn::take();
-    // Asked with the turn taken: who ends the moving of pages does so first, and then has all given back.
-    let wanted = runtime::get().is_some_and(Runtime::moves_pages);
-    if !wanted || BOX.is_held() || !spawn::ensure(orders) {
-        return false;
-    }
+fn mark(orders: &Orders, request: Request, start: usize, end: usize) -> Marked {
     cores::watch();
-    turn.ask(request, start, end);
-    BOX.state() == State::Ready
+    for _ in 0..MARK_TRIES {
+        let turn = Turn::take();
+        // Asked with the turn taken: who ends the moving of pages does so first, then has all given back.
+        let wanted = runtime::get().is_some_and(Runtime::moves_pages);
+        if !wanted || !spawn::ensure(orders) {
+            return Marked::Off;
+        }
+        match turn.ask(request, start, end) {
+            Answer::Done => return Marked::Done,
+            Answer::NotNow if request == Request::MarkAll => break,
+            // The helper was just going home, say.
+            Answer::NotNow | Answer::Gone => {}
+        }
+        drop(turn);
+        sys::sleep_micros(1000);
+    }
+    Marked::NotNow
+}
+
+/// The process ends: whether its helper was lost is not asked again.
+pub fn note_lost() {
+    BOX.note_lost_helper();
 }
 
 /// Starts a helper that keeps a process with one thread within its share of a node (see `share`).
@@ -105,7 +134,7 @@ pub fn give_back() {
 
 /// The same for all regions that overlap `[start, end)`.
 pub fn give_back_range(start: usize, end: usize) {
-    if BOX.state() == State::Ready {
+    if BOX.has_helper() {
         Turn::take().ask(Request::GiveBack, start, end);
     }
 }
@@ -118,7 +147,8 @@ pub struct Hold(#[allow(dead_code)] AllBlocked);
 impl Hold {
     /// Holds, until dropped.
     pub fn new() -> Self {
-        let blocked = AllBlocked::new();
+        // But for those by which the program may answer the call that is to come (seccomp's SIGSYS).
+        let blocked = AllBlocked::but_of_instructions();
         BOX.hold();
         Self(blocked)
     }
@@ -136,7 +166,7 @@ impl Drop for Hold {
 pub fn before_fork(orders: &Orders) {
     BOX.hold();
     let holds_data = orders.slot.rung() == Rung::Move;
-    if holds_data && BOX.state() == State::Ready {
+    if holds_data && BOX.has_helper() {
         orders.slot.note(Reason::Forked);
         give_back();
     } else if BOX.fences.load(Ordering::SeqCst) > 0 {

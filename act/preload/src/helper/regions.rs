@@ -47,11 +47,31 @@ impl Region {
 
     /// A region with a shadow, at the same offset within a huge page.
     pub fn with_shadow(start: usize, end: usize, block_bytes: usize) -> SysResult<Self> {
-        let offset = start % sys::HUGE;
-        let bytes = offset + (end - start);
-        let (mut region, boundary) = Self::with_side(start, end, block_bytes, bytes)?;
-        region.shadow_delta = (boundary + offset).wrapping_sub(start);
+        let above = Self::shadow_bytes_of(start, end);
+        let (mut region, boundary) = Self::with_side(start, end, block_bytes, above)?;
+        region.shadow_delta = (boundary + start % sys::HUGE).wrapping_sub(start);
         Ok(region)
+    }
+
+    /// What the side mapping of such a region takes.
+    pub fn side_bytes_of(start: usize, end: usize, block_bytes: usize) -> usize {
+        let (flag_bytes, _) = Self::flag_bytes_of(start, end, block_bytes);
+        flag_bytes + Self::shadow_bytes_of(start, end)
+    }
+
+    fn shadow_bytes_of(start: usize, end: usize) -> usize {
+        start % sys::HUGE + (end - start)
+    }
+
+    /// What the flags take, and how many there are.
+    fn flag_bytes_of(start: usize, end: usize, block_bytes: usize) -> (usize, usize) {
+        let nr_blocks = (end - 1) / block_bytes - start / block_bytes + 1;
+        ((HEAD_BYTES + nr_blocks).next_multiple_of(PAGE), nr_blocks)
+    }
+
+    /// Its part of its side mapping, whose users share it.
+    pub fn side_bytes(&self) -> usize {
+        self.side.1 / self.users().load(Ordering::Relaxed).max(1)
     }
 
     /// A region with its flags just before the huge page boundary that is given, and so many bytes
@@ -62,9 +82,7 @@ impl Region {
         block_bytes: usize,
         above: usize,
     ) -> SysResult<(Self, usize)> {
-        let flags_origin = start / block_bytes;
-        let nr_blocks = (end - 1) / block_bytes - flags_origin + 1;
-        let below = (HEAD_BYTES + nr_blocks).next_multiple_of(PAGE);
+        let (below, nr_blocks) = Self::flag_bytes_of(start, end, block_bytes);
         let boundary = own::map_around(below, above)?;
         let side = (boundary - below, below + above);
         // SAFETY: a fresh mapping of ours. A child has no use for it (it gets its data before).
@@ -76,7 +94,7 @@ impl Region {
             nr_pending: nr_blocks,
             side,
             moved_by: 0,
-            flags_origin,
+            flags_origin: start / block_bytes,
             flags_len: nr_blocks,
         };
         region.users().store(1, Ordering::Relaxed);
@@ -317,6 +335,8 @@ mod tests {
         assert_eq!(regions.all()[1].recount(BLOCK), 8);
         assert_eq!(regions.all()[1].settle(0x18_0000, 0x20_0000, BLOCK), 8);
         assert_eq!(regions.all()[1].nr_pending, 0);
+        let (whole, _) = Region::flag_bytes_of(0x10_0000, 0x20_0000, BLOCK);
+        assert_eq!(regions.all().iter().map(Region::side_bytes).sum::<usize>(), whole);
         (0..2).for_each(|_| regions.remove(0).free(Uffd(-1)));
     }
 
@@ -376,6 +396,7 @@ mod tests {
             let (side, len) = region.side;
             let flags_end = side + HEAD_BYTES + region.flags_len;
             assert!(flags_end <= shadow && shadow + 0x30_0000 <= side + len);
+            assert_eq!(len, Region::side_bytes_of(start, start + 0x30_0000, BLOCK));
             region.free(Uffd(-1));
         }
     }

@@ -7,6 +7,7 @@ use quartier_kernel::sys::PAGE;
 use syscalls::{Sysno, syscall};
 
 use super::look::read_setting;
+use super::regions::Region;
 use super::serve::Server;
 use crate::maps;
 use crate::text::kib_of;
@@ -26,17 +27,16 @@ const MAX_MAP_COUNT: &CStr = c"/proc/sys/vm/max_map_count";
 pub(super) struct Room {
     /// Regions.
     pub regions: usize,
-    /// Bytes of all shadows together.
-    pub shadow_bytes: usize,
+    /// Bytes of side mappings, besides those that there are.
+    pub side_bytes: usize,
 }
 
 impl Server {
     pub(super) fn room_allowed(&mut self) -> Room {
         let left = bytes_left(self.program_pid);
-        Room {
-            regions: self.regions_allowed(),
-            shadow_bytes: left.map_or(usize::MAX, |left| (left + self.shadow_bytes()) / SHARE),
-        }
+        let ours: usize = self.regions.all().iter().map(Region::side_bytes).sum();
+        let more = |left: usize| ((left + ours) / SHARE).saturating_sub(ours);
+        Room { regions: self.regions_allowed(), side_bytes: left.map_or(usize::MAX, more) }
     }
 
     /// As many as `vm.max_map_count` leaves.
@@ -50,10 +50,6 @@ impl Server {
         let ours = self.regions.len() * MAPPINGS_PER_REGION;
         let left = (limit + ours).saturating_sub(nr_mappings);
         left / SHARE / MAPPINGS_PER_REGION
-    }
-
-    pub(super) fn shadow_bytes(&mut self) -> usize {
-        self.regions.all().iter().map(|region| region.end - region.start).sum()
     }
 }
 

@@ -9,7 +9,7 @@ use super::Orders;
 use super::changes::Removed;
 use super::fences::Fences;
 use super::history::History;
-use super::letterbox::{BOX, Request, State};
+use super::letterbox::{BOX, Request};
 use super::look::{self, Statm};
 use super::mates;
 use super::pull::Served;
@@ -142,7 +142,7 @@ impl Server {
             }
             if messages || bell || self.regions.len() > 0 || self.may_mark_again() {
                 at_work = now;
-            } else if now.saturating_sub(at_work) >= patience_nanos && self.close_shop() {
+            } else if now.saturating_sub(at_work) >= patience_nanos && BOX.close() {
                 return;
             }
             if tick {
@@ -173,7 +173,7 @@ impl Server {
     fn mark_if_due(&mut self, now_nanos: u64) {
         if self.may_mark_again()
             && self.rounds.may_be_due(now_nanos, self.statm.resident_pages())
-            && !BOX.is_held()
+            && may_mark_now()
             && !look::is_traced()
             && look::knows_all_threads()
             && self.rounds.is_due(self.seen())
@@ -210,16 +210,6 @@ impl Server {
     fn program_left(&self) -> bool {
         sys::same_memory(self.program_pid, sys::pid()) == Some(false)
             && !look::any_thread(|tid| sys::same_memory(tid, sys::pid()) != Some(false))
-    }
-
-    /// Closes the letter box, unless a request is in it.
-    fn close_shop(&mut self) -> bool {
-        BOX.set_state(State::None);
-        if BOX.request().is_some() {
-            BOX.set_state(State::Ready);
-            return false;
-        }
-        true
     }
 
     /// Reads what the kernel has to say. Events are handled at once, because the program goes on as
@@ -295,19 +285,26 @@ impl Server {
         self.arm_doorbell();
         let Some((request, start, end)) = BOX.request() else { return };
         match request {
-            Request::MarkAll => {
-                self.forget_touches(start, end);
-                self.mark(start, end);
-                self.rounds.begin(self.seen(), self.statm.resident_pages());
+            Request::MarkAll | Request::MarkRange => {
+                let may_mark = may_mark_now();
+                if may_mark {
+                    self.forget_touches(start, end);
+                    self.mark(start, end);
+                }
+                if request == Request::MarkAll {
+                    self.rounds.begin(self.seen(), self.statm.resident_pages());
+                }
+                BOX.answer(may_mark);
             }
-            Request::MarkRange => {
-                self.forget_touches(start, end);
-                self.mark(start, end);
+            Request::GiveBack => {
+                self.give_back(start, end);
+                BOX.answer(true);
             }
-            Request::GiveBack => self.give_back(start, end),
-            Request::LiftFences => self.lift_fences(start, end),
+            Request::LiftFences => {
+                self.lift_fences(start, end);
+                BOX.answer(true);
+            }
         }
-        BOX.answer();
     }
 
     /// Whoever touched `[start, end)` until now, others may from now on.
@@ -323,7 +320,7 @@ impl Server {
         let doorbell = BOX.doorbell.load(Ordering::Relaxed);
         // SAFETY: the doorbell page is ours and holds nothing.
         let _ = unsafe { self.bell.zero(doorbell, PAGE) };
-        while BOX.wait_while_ringing() && !sys::has_ended(self.program_pidfd) {}
+        BOX.wait_for_ringer();
         // SAFETY: as above; the bell has no events, so this does not wait for us.
         let _ = unsafe { sys::madvise(doorbell, PAGE, libc::MADV_DONTNEED) };
     }
@@ -341,4 +338,10 @@ impl Server {
             self.finish(at);
         }
     }
+}
+
+/// Whether anything may be marked, asked by the helper when it is about to. A thread that found no helper
+/// ready to be asked for its data had held marking, or ended it, before this helper was ready.
+fn may_mark_now() -> bool {
+    !BOX.is_held() && runtime::get().is_some_and(Runtime::moves_pages)
 }

@@ -17,8 +17,8 @@ use crate::{affinity, device};
 
 const STACK_BYTES: usize = 1 << 20;
 
-/// How long a program waits for its helper before it goes on without one.
-const PATIENCE_MS: u64 = 10_000;
+/// How often a program waits for its helper, a tenth of a second each, before it goes on without one.
+const START_WAITS: u32 = 100;
 
 /// Room for the helper's own thread block: above the thread pointer, and below it beyond what the C
 /// library's errno is away. Calls that would write errno write here, not into a program's thread.
@@ -47,6 +47,9 @@ struct Launch {
 
 /// Makes sure that a helper is at work; `false` when there can be none.
 pub(super) fn ensure(orders: &Orders) -> bool {
+    while BOX.state() == State::Closing && BOX.alive.load(Ordering::Acquire) != 0 {
+        sys::sleep_micros(20);
+    }
     match BOX.state() {
         State::Ready => true,
         State::Failed => false,
@@ -59,16 +62,17 @@ fn start(orders: &Orders) -> bool {
     ORDERS.store(Box::into_raw(Box::new(*orders)), Ordering::Release);
     BOX.program.store(sys::pid() as u32, Ordering::Relaxed);
     // What the last helper no longer answered is not for this one.
-    BOX.answer();
+    BOX.answer(true);
     BOX.set_state(State::Starting);
     PURPOSE.store(PURPOSE_SERVE, Ordering::Release);
     let mut started = doorbell().and_then(|()| mates::reserve()).and_then(|()| launch()).is_ok();
-    let began = sys::now_nanos();
+    // Waits are counted, not time: the program may be stopped meanwhile.
+    let mut waits = 0;
     while started && BOX.state() == State::Starting {
         BOX.wait_for_start();
         BOX.let_helper_go_on();
-        let in_time = sys::now_nanos() - began < PATIENCE_MS * 1_000_000;
-        let is_alive = in_time && BOX.alive.load(Ordering::Acquire) != 0;
+        waits += 1;
+        let is_alive = waits < START_WAITS && BOX.alive.load(Ordering::Acquire) != 0;
         started = is_alive || BOX.state() != State::Starting;
     }
     if !started {
@@ -198,11 +202,13 @@ extern "C" fn work(_nothing: *mut c_void) -> libc::c_int {
         sys::exit_group(1);
     };
     orders.slot.set_rung(server.rung);
-    BOX.set_state(State::Ready);
-    server.run();
+    // Who started us may have given up.
+    if BOX.change_state(State::Starting, State::Ready) {
+        server.run();
+    }
     // Its tables lie in the program's memory.
     drop(server);
-    BOX.set_state(State::None);
+    BOX.change_state(State::Ready, State::None);
     sys::exit_group(0)
 }
 
