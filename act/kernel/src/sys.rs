@@ -271,7 +271,8 @@ pub fn thread_exists(pid: i32, tid: i32) -> bool {
 
 /// Sleeps.
 pub fn sleep_micros(micros: u32) {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(micros) * 1000 };
+    let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+    let time = libc::timespec { tv_sec: i64::from(seconds), tv_nsec: i64::from(rest) * 1000 };
     // SAFETY: the kernel reads one timespec.
     let _ = unsafe { syscall!(Sysno::nanosleep, &raw const time, 0) };
 }

@@ -101,8 +101,10 @@ extern "C" fn give_back_first(
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         crate::real::sigaction()(signal, &raw const default, std::ptr::null_mut());
-        let sent = (*info).si_code <= 0;
-        if sent {
+        // Everything else was sent, by the terminal or the kernel too, or comes after its instruction.
+        let is_fault = matches!(signal, libc::SIGILL | libc::SIGBUS | libc::SIGFPE | libc::SIGSEGV);
+        let strikes_again = is_fault && (*info).si_code > 0;
+        if !strikes_again {
             let _ = syscall!(Sysno::tgkill, sys::pid(), sys::tid(), signal);
         }
     }

@@ -32,7 +32,7 @@ impl AllBlocked {
             for signal in signals {
                 libc::sigdelset(all.as_mut_ptr(), *signal);
             }
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
             Self(before.assume_init())
         }
     }

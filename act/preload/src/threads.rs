@@ -99,8 +99,10 @@ impl Thread {
         // SAFETY: a query of the calling thread, which enters itself.
         thread.handle.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
         thread.rseq.store(rseq, Ordering::Relaxed);
-        thread.stack_start.store(stack.0, Ordering::Relaxed);
-        thread.stack_end.store(stack.1, Ordering::Relaxed);
+        // In whole pages, as everything that is marked.
+        let (start, end) = (stack.0 & !(sys::PAGE - 1), stack.1.next_multiple_of(sys::PAGE));
+        thread.stack_start.store(start, Ordering::Relaxed);
+        thread.stack_end.store(end, Ordering::Relaxed);
         thread.sweep_len.store(0, Ordering::Relaxed);
         slot.store(at as u16 + 1, Ordering::Release);
         Some(thread)
@@ -192,6 +194,16 @@ impl Thread {
     pub fn hold(&self, holding: Holding, node_os_id: Option<u32>) {
         self.node.store(node_os_id.map_or(UNKNOWN, encode), Ordering::Relaxed);
         self.holding.store(holding as u32, Ordering::Relaxed);
+    }
+
+    /// Whether its node is known without a look at its thread block.
+    pub fn is_held(&self) -> bool {
+        self.node.load(Ordering::Relaxed) != UNKNOWN
+    }
+
+    /// The address of its `rseq` area; 0 without one.
+    pub fn rseq(&self) -> usize {
+        self.rseq.load(Ordering::Relaxed)
     }
 
     /// The OS id of the node it runs on: where we hold it, or what its `rseq` area says. Only for a

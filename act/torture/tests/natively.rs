@@ -48,6 +48,7 @@ hazards! {
     threads_end_by_cancel_and_exit: "cancel_exit",
     children_of_a_placed_thread_have_the_users_affinity: "child_affinity",
     a_program_may_close_every_descriptor_and_become_a_daemon: "close_all",
+    signals_that_dump_core_end_the_program: "core_signals",
     exec_with_threads_lets_the_old_memory_go: "exec_threads",
     a_program_that_loses_rights_goes_on: "fewer_rights",
     children_inherit_no_lock_of_the_runtimes: "fork_storm",

@@ -124,7 +124,6 @@ impl Fences {
         self.fences[self.nr_up] = fence;
         self.nr_up += 1;
         self.len = self.nr_up;
-        BOX.fences.store(self.nr_up as u32, Ordering::SeqCst);
     }
 }
 
@@ -147,13 +146,22 @@ impl Server {
 
     /// Puts up what is wanted.
     pub(super) fn put_up_fences(&mut self) {
-        if !self.fences.are_wanted() || BOX.is_held() {
+        if !self.fences.are_wanted() {
             return;
         }
         if !look::huge_pages_are_made() {
             self.fences.forget_wanted();
             return;
         }
+        // Said before they are up: who holds marking afterwards asks for them.
+        BOX.fences.store(self.fences.len as u32, Ordering::SeqCst);
+        if !BOX.is_held() {
+            self.put_up_wanted();
+        }
+        BOX.fences.store(self.fences.nr_up as u32, Ordering::SeqCst);
+    }
+
+    fn put_up_wanted(&mut self) {
         for fence in self.fences.take_wanted() {
             let has_room = self.regions.len() + self.fences.nr_up < self.room.regions;
             if has_room

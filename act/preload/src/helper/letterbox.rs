@@ -75,7 +75,7 @@ pub(super) struct Letterbox {
     pub(super) doorbell: AtomicUsize,
     /// The program's process id.
     pub(super) program: AtomicU32,
-    /// Fences that are up (see `fences`).
+    /// Fences that are up, or about to be (see `fences`).
     pub(super) fences: AtomicU32,
     /// Not zero while a helper uses its stack: the kernel clears it when the helper is gone.
     pub(super) alive: AtomicU32,
@@ -223,14 +223,15 @@ impl Letterbox {
     /// about to end the program (see `device::Guard`), and nothing may go on as if that were back. Elsewhere
     /// the kernel has given back what was marked as the helper died.
     pub(super) fn note_lost_helper(&self) {
-        if !self.has_helper() || self.alive.load(Ordering::SeqCst) != 0 {
-            return;
-        }
-        let Some(runtime) = runtime::get() else { return };
+        let is_lost = || self.has_helper() && self.alive.load(Ordering::SeqCst) == 0;
+        let Some(runtime) = runtime::get().filter(|_| is_lost()) else { return };
         if runtime.slot().rung() == Rung::Move {
             sys::sleep_micros(END_MAX_MICROS);
         }
-        if [State::Ready, State::Closing].iter().any(|from| self.change_state(*from, State::Failed))
+        if is_lost()
+            && [State::Ready, State::Closing]
+                .iter()
+                .any(|from| self.change_state(*from, State::Failed))
         {
             self.fences.store(0, Ordering::SeqCst);
             runtime.slot().note(Reason::HelperGone);
@@ -259,6 +260,14 @@ impl Turn {
 
     /// Puts a request in the letter box and rings; returns when the helper has answered or is gone.
     pub(super) fn ask(&self, request: Request, start: usize, end: usize) -> Answer {
+        // Of an owner that was killed: its answer is not ours.
+        while let Some((left, ..)) = BOX.request() {
+            if !BOX.has_helper() {
+                return Answer::Gone;
+            }
+            BOX.note_lost_helper();
+            sys::futex_wait(&BOX.request, left as u32, 100);
+        }
         if !BOX.has_helper() {
             return Answer::Gone;
         }

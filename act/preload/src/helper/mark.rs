@@ -73,7 +73,7 @@ impl Server {
             // A thread may have its stack there by now: the kernel's last write there cannot wait.
             let overlaps = |&(start, end): &(usize, usize)| start < last && first < end;
             let (last, after) = match threads::stacks().filter(overlaps).min() {
-                Some((start, end)) => (start.max(first) & !(PAGE - 1), end.next_multiple_of(PAGE)),
+                Some((start, end)) => (start.max(first), end),
                 None => (last, last),
             };
             from = after.max(last);

@@ -88,7 +88,6 @@ pub fn mark_range(orders: &Orders, start: usize, end: usize) -> Marked {
 }
 
 fn mark(orders: &Orders, request: Request, start: usize, end: usize) -> Marked {
-    cores::watch();
     for _ in 0..MARK_TRIES {
         let turn = Turn::take();
         // Asked with the turn taken: who ends the moving of pages does so first, then has all given back.
@@ -96,6 +95,7 @@ fn mark(orders: &Orders, request: Request, start: usize, end: usize) -> Marked {
         if !wanted || !spawn::ensure(orders) {
             return Marked::Off;
         }
+        cores::watch();
         match turn.ask(request, start, end) {
             Answer::Done => return Marked::Done,
             Answer::NotNow if request == Request::MarkAll => break,

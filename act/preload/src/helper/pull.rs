@@ -40,7 +40,7 @@ impl Server {
         };
         let began = sys::now_nanos();
         let thread = Thread::find(tid);
-        let node = thread.and_then(Thread::node).or_else(|| node_by_proc(tid));
+        let node = self.node_of(thread, tid);
         let region = self.regions.all()[at];
         let (start, end) = self.window(&region, address, thread, node);
         let to = node.filter(|node| self.history.lets_go(address, *node));
@@ -71,6 +71,14 @@ impl Server {
             self.finish(at);
         }
         Served::Done
+    }
+
+    /// Where a thread runs. Its thread block says so, unless that is marked by now, as it is where a thread
+    /// has begun in the middle of a marking: we would wait for ourselves to serve our own touch.
+    fn node_of(&mut self, thread: Option<&Thread>, tid: i32) -> Option<u32> {
+        let readable =
+            thread.filter(|thread| thread.is_held() || self.regions.find(thread.rseq()).is_none());
+        readable.and_then(Thread::node).or_else(|| node_by_proc(tid))
     }
 
     /// A touch where nothing is marked: given back meanwhile, or memory that `mremap` has added to a

@@ -118,6 +118,10 @@ impl Server {
             // Nothing of the program may be left with us, whatever made us go.
             self.give_back(0, usize::MAX);
         }
+    }
+
+    /// Tells the launcher that nothing is held any more.
+    pub(super) fn say_goodbye(&self) {
         self.guard.goodbye();
     }
 
@@ -142,8 +146,11 @@ impl Server {
             }
             if messages || bell || self.regions.len() > 0 || self.may_mark_again() {
                 at_work = now;
-            } else if now.saturating_sub(at_work) >= patience_nanos && BOX.close() {
-                return;
+            } else if now.saturating_sub(at_work) >= patience_nanos {
+                self.lift_fences(0, usize::MAX);
+                if BOX.close() {
+                    return;
+                }
             }
             if tick {
                 looked = now;

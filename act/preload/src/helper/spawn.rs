@@ -75,11 +75,11 @@ fn start(orders: &Orders) -> bool {
         let is_alive = waits < START_WAITS && BOX.alive.load(Ordering::Acquire) != 0;
         started = is_alive || BOX.state() != State::Starting;
     }
-    if !started {
+    if !started && BOX.change_state(State::Starting, State::Failed) {
         orders.slot.note(Reason::NoHelper);
-        BOX.set_state(State::Failed);
     }
-    BOX.state() == State::Ready
+    // One that went home already is asked for again.
+    BOX.state() != State::Failed
 }
 
 /// Starts a helper that watches the share of a process with one thread.
@@ -206,6 +206,7 @@ extern "C" fn work(_nothing: *mut c_void) -> libc::c_int {
     if BOX.change_state(State::Starting, State::Ready) {
         server.run();
     }
+    server.say_goodbye();
     // Its tables lie in the program's memory.
     drop(server);
     BOX.change_state(State::Ready, State::None);

@@ -20,6 +20,7 @@ pub const HAZARDS: &[Hazard] = &[
     ("cancel_exit", &[]),
     ("child_affinity", &[]),
     ("close_all", &[]),
+    ("core_signals", &[]),
     ("exec_threads", &[]),
     ("fewer_rights", &["address-space"]),
     ("fewer_rights", &["address-space", "in-the-middle"]),
