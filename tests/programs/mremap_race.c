@@ -25,10 +25,14 @@ static void write_some(char *at) {
     for (size_t page = 0; page < PAGES; page += 2) *(uint64_t *)(at + page * PAGE) = word_at(page);
 }
 
-static void check_some(char *at, const char *when) {
+static void check_some(char *at, const char *when, int round) {
+    int nr_wrong = 0;
+    for (size_t page = 0; page < PAGES; page += 2) nr_wrong += *(volatile uint64_t *)(at + page * PAGE) != word_at(page);
+    if (nr_wrong) fprintf(stderr, "%d pages are wrong\n", nr_wrong);
     for (size_t page = 0; page < PAGES; page++) {
         uint64_t found = *(volatile uint64_t *)(at + page * PAGE);
-        must(found == (page % 2 ? 0 : word_at(page)), "%s: page %zu of %p is %#lx", when, page, (void *)at, (unsigned long)found);
+        must(found == (page % 2 ? 0 : word_at(page)), "%s %d: page %zu of %p is %#lx", when, round, page, (void *)at,
+             (unsigned long)found);
     }
 }
 
@@ -47,7 +51,7 @@ static void *mover(void *argument) {
             must(mmap(to, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED, "mmap");
             write_some(to);
         }
-        check_some(to, "after a move");
+        check_some(to, got == to ? "after move" : "instead of move", round);
     }
     return NULL;
 }
@@ -62,7 +66,7 @@ static void *marker(void *argument) {
 
 int main(int argc, char **argv) {
     past_the_library = argc > 1 && !strcmp(argv[1], "--past-the-library");
-    rounds = argc > 1 && !past_the_library ? atoi(argv[1]) : 60;
+    rounds = argc > 1 + past_the_library ? atoi(argv[1 + past_the_library]) : 60;
     pthread_t movers[MOVERS], markers[2];
     size_t each = PAGES * PAGE;
     char *all = map(MOVERS * PLACES * each);

@@ -244,6 +244,10 @@ impl Server {
     /// The kernel refuses (`EAGAIN`) while a change has not been read from it. So at the first move
     /// that succeeds without such a change having been read, the mappings are as they were read, and
     /// the region may be entered; from then on changes find it in the table.
+    ///
+    /// What the program mapped into the range after it was registered is not registered, and nobody tells
+    /// us of that: taken out, it would read as zero. So the kernel is asked each time for the mapping at hand,
+    /// by a call that fails where something is; whatever becomes of a registered one afterwards is such a change.
     fn take_out(
         &mut self,
         region: Region,
@@ -273,9 +277,20 @@ impl Server {
                 }
                 to = first;
             }
+            let Some(there) = self.first_there(at, to) else {
+                at = to;
+                continue;
+            };
+            at = there;
             let len = (to - at).min(longest);
-            // SAFETY: the shadow keeps what the program has here until it is pulled.
-            let (done, result) = unsafe { self.uffd.move_pages(current.shadow_of(at), at, len) };
+            // SAFETY: something is there, so nothing is made zero.
+            let (done, result) = match unsafe { self.uffd.zero(at, PAGE) }.1 {
+                // SAFETY: the shadow keeps what the program has here until it is pulled.
+                Ok(_) | Err(Errno::EEXIST) => unsafe {
+                    self.uffd.move_pages(current.shadow_of(at), at, len)
+                },
+                Err(error) => (0, Err(error)),
+            };
             if done > 0 && !entered {
                 self.enter(region);
                 entered = true;
@@ -285,16 +300,19 @@ impl Server {
             tries = if done > 0 { 0 } else { tries + 1 };
             match result {
                 Ok(_) => {}
-                Err(Errno::EAGAIN) if tries < CHANGE_TRIES => {
+                // The kernel looks for changes before it looks for the mapping: one that comes in between is
+                // no `EAGAIN`.
+                Err(error @ (Errno::EAGAIN | Errno::ENOENT)) if tries < tries_max(error) => {
                     let events = self.nr_events;
                     self.read_messages();
                     if !entered && self.nr_events != events {
                         return None;
                     }
                     // Read already, but the program has not gone on yet.
-                    sys::sleep_micros(20);
+                    if error == Errno::EAGAIN {
+                        sys::sleep_micros(20);
+                    }
                 }
-                Err(Errno::ENOENT) if tries < MOVE_TRIES => self.read_messages(),
                 Err(Errno::EBUSY) if tries < MOVE_TRIES => {}
                 // Several mappings by now: less at a time.
                 Err(_) if len > PAGE && done == 0 && longest > PAGE => {
@@ -312,10 +330,20 @@ impl Server {
         entered.then_some(taken)
     }
 
+    /// The first page of the program's in `[start, end)`.
+    fn first_there(&mut self, start: usize, end: usize) -> Option<usize> {
+        let run = self.pagemap.runs(start, end).next()?.ok()?;
+        Some(run.start().max(start))
+    }
+
     /// Enters a region; the caller has made room for it.
     fn enter(&mut self, region: Region) {
         if self.regions.insert(region).is_ok() {
             self.orders.slot.add(Counter::BlocksMarked, region.nr_pending as u64);
         }
     }
+}
+
+fn tries_max(error: Errno) -> usize {
+    if error == Errno::EAGAIN { CHANGE_TRIES } else { MOVE_TRIES }
 }
