@@ -62,6 +62,7 @@ hazards! {
     memory_moved_away_in_very_many_pieces: "many_pieces",
     mremap_that_keeps_the_old_place: "mremap_dontunmap",
     mappings_change_while_others_mark: "mremap_race",
+    parts_are_mapped_anew_while_others_mark: "map_race",
     memory_with_a_policy_stays: "own_policy",
     a_stack_in_marked_memory_is_left_to_its_thread: "own_stack",
     a_program_sees_only_its_own_threads_and_children: "own_threads",

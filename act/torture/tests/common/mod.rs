@@ -43,6 +43,7 @@ pub const HAZARDS: &[Hazard] = &[
     ("locked_shared", &[]),
     ("many_mappings", &[]),
     ("many_pieces", &[]),
+    ("map_race", &[]),
     ("mapped_again", &[]),
     ("mremap_dontunmap", &[]),
     ("mremap_race", &[]),
