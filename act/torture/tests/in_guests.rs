@@ -40,8 +40,9 @@ fn script(options: &str, by_protection: bool, operations: u64) -> String {
     let (q, p) = (quartier().display(), programs().display());
     let mut script = String::from(NO_HELPER_LEFT);
     script.push_str(
-        "one() { name=$1; shift; \"$@\" > /tmp/said 2>&1; s=$?; \
-        [ $s = 0 ] || { grep '^skipped' /tmp/said; grep -EA25 '^(DIFF|FAIL|HANG)' /tmp/said | head -n 60; tail -n 5 /tmp/said; }; echo \"== $name $s\"; no_helper_left; }\n",
+        "one() { name=$1; shift; began=$(date +%s); \"$@\" > /tmp/said 2>&1; s=$?; \
+        [ $s = 0 ] || { grep '^skipped' /tmp/said; grep -EA25 '^(DIFF|FAIL|HANG)' /tmp/said | head -n 60; tail -n 5 /tmp/said; }; echo \"== $name $s\"; \
+        echo \"$(($(date +%s) - began)) s\"; no_helper_left; }\n",
     );
     let mut add = |name: &str, line: &str| writeln!(script, "one '{name}' {line}").unwrap();
     let run_with =
