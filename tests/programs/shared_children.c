@@ -16,12 +16,6 @@ static int shares(void *nothing) {
     return 0;
 }
 
-static long bare_fork(void) {
-    long pid;
-    __asm__ volatile("syscall" : "=a"(pid) : "0"((long)SYS_fork) : "rcx", "r11", "memory");
-    return pid;
-}
-
 // Everything by which a thread asks the helper; it must come back.
 static void unseen(void) {
     unsigned long node = 1;

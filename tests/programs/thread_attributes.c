@@ -1,5 +1,6 @@
 // What the program asks of its threads it gets: detached, own stack, stack and guard sizes, scheduling,
-// an affinity of its own, its creator's memory policy; and sched_getaffinity shows what the user allows, not what is narrowed.
+// an affinity of its own, its creator's memory policy; and sched_getaffinity shows what the user allows,
+// not what is narrowed.
 #include "hazard.h"
 
 extern int pthread_getattr_np(pthread_t, pthread_attr_t *);

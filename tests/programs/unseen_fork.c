@@ -2,12 +2,6 @@
 // child has all of it. The runtime sees such forks with root's rights only.
 #include "hazard.h"
 
-static long bare_fork(void) {
-    long pid;
-    __asm__ volatile("syscall" : "=a"(pid) : "0"((long)SYS_fork) : "rcx", "r11", "memory");
-    return pid;
-}
-
 static void bare_exit(long status) {
     __asm__ volatile("syscall" ::"a"((long)SYS_exit_group), "D"(status) : "rcx", "r11", "memory");
     __builtin_unreachable();

@@ -170,19 +170,23 @@ pub fn futex_wake(word: &std::sync::atomic::AtomicU32) {
 /// Whether two processes share their memory; `None` where the kernel will not say.
 #[must_use]
 pub fn same_memory(a: i32, b: i32) -> Option<bool> {
-    // SAFETY: a query.
-    unsafe { syscall!(Sysno::kcmp, a, b, KCMP_VM, 0, 0) }.ok().map(|order| order == 0)
+    compare_memory(a, b).ok().map(|order| order == 0)
 }
 
 /// Whether a task (a thread's id) is gone, or has other memory than the caller; `false` where the kernel
 /// will not say.
 #[must_use]
 pub fn is_gone_from_here(task: i32) -> bool {
-    // SAFETY: a query.
-    match unsafe { syscall!(Sysno::kcmp, tid(), task, KCMP_VM, 0, 0) } {
+    match compare_memory(tid(), task) {
         Ok(order) => order != 0,
         Err(error) => error == Errno::ESRCH,
     }
+}
+
+/// 0 where two tasks have the same memory.
+fn compare_memory(a: i32, b: i32) -> SysResult {
+    // SAFETY: a query.
+    unsafe { syscall!(Sysno::kcmp, a, b, KCMP_VM, 0, 0) }
 }
 
 /// The calling thread's id.

@@ -39,6 +39,13 @@ pub fn prepare_raw() {
     }
 }
 
+/// The same before a `clone` with these flags, if it is a fork.
+pub fn prepare_clone(flags: u64) {
+    if flags & libc::CLONE_VM as u64 == 0 {
+        prepare_raw();
+    }
+}
+
 pub extern "C" fn in_parent() {
     if runtime::get().is_some() {
         arena::release();

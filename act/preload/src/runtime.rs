@@ -93,7 +93,7 @@ fn ask_for_session() -> Option<Session> {
 pub fn end() {
     let Some(runtime) = get() else { return };
     let slot = runtime.slot();
-    if slot.pid() == sys::pid() as u32 && slot.state() == SlotState::Running {
+    if runtime.is_here() && slot.state() == SlotState::Running {
         resident::count(runtime);
         helper::note_lost();
         if let Some(Some(decide)) = runtime.decide.get() {

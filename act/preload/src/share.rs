@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use quartier_kernel::sys;
 
 use crate::maps;
-use crate::text::kib_of;
+use crate::text::{kib_of, read_file};
 use crate::threads::Thread;
 
 /// How often the share is looked at.
@@ -140,11 +140,8 @@ impl Steering {
 fn has_room(node: u32, share_percent: u32) -> bool {
     let mut path = [0u8; 64];
     let Some(path) = meminfo_path(&mut path, node) else { return false };
-    let Ok(fd) = sys::open(path, libc::O_RDONLY) else { return false };
     let mut text = [0u8; 512];
-    let count = sys::pread(fd, &mut text, 0);
-    sys::close(fd);
-    let text = &text[..count.unwrap_or(0)];
+    let Some(text) = read_file(path, &mut text) else { return false };
     match (kib_of(text, b"MemTotal:"), kib_of(text, b"MemFree:")) {
         (Some(total), Some(free)) => free * 100 >= total * u64::from(100 - share_percent.min(100)),
         _ => false,

@@ -2,6 +2,8 @@
 
 use std::ffi::CStr;
 
+use quartier_kernel::sys;
+
 /// Writes into a fixed buffer.
 #[derive(Debug)]
 pub struct Writer<'a> {
@@ -40,6 +42,14 @@ impl<'a> Writer<'a> {
     pub fn finish(self) -> Option<&'a CStr> {
         CStr::from_bytes_with_nul(&self.buffer[..self.len]).ok()
     }
+}
+
+/// The first bytes of a file, as many as the buffer holds.
+pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let fd = sys::open(path, libc::O_RDONLY).ok()?;
+    let count = sys::pread(fd, buffer, 0);
+    sys::close(fd);
+    buffer.get(..count.ok()?)
 }
 
 /// The number after a key, in KiB, as `/proc/meminfo` and its like have it.

@@ -270,8 +270,13 @@ fn entries() -> impl Iterator<Item = &'static Thread> {
 }
 
 /// The stacks of all threads, those about to end included.
-pub fn stacks() -> impl Iterator<Item = (usize, usize)> {
+fn stacks() -> impl Iterator<Item = (usize, usize)> {
     entries().map(Thread::stack)
+}
+
+/// The first of them that overlaps `[start, end)`.
+pub fn first_stack(start: usize, end: usize) -> Option<(usize, usize)> {
+    stacks().filter(|(first, last)| *first < end && start < *last).min()
 }
 
 /// Frees the entries of threads that have ended.

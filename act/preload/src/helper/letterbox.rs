@@ -197,6 +197,21 @@ impl Letterbox {
         sys::futex_wake(&self.request);
     }
 
+    /// Waits until no request is in the box; `false` when there is no helper to take it out.
+    fn wait_until_empty(&self) -> bool {
+        loop {
+            let request = self.request.load(Ordering::SeqCst);
+            if request == NO_REQUEST {
+                return true;
+            }
+            if !self.has_helper() {
+                return false;
+            }
+            self.note_lost_helper();
+            sys::futex_wait(&self.request, request, 100);
+        }
+    }
+
     /// Waits for a thread that is about to touch the doorbell; not for ever: it may have been killed. One
     /// that is only late is served again.
     pub(super) fn wait_for_ringer(&self) {
@@ -260,27 +275,16 @@ impl Turn {
 
     /// Puts a request in the letter box and rings; returns when the helper has answered or is gone.
     pub(super) fn ask(&self, request: Request, start: usize, end: usize) -> Answer {
-        // Of an owner that was killed: its answer is not ours.
-        while let Some((left, ..)) = BOX.request() {
-            if !BOX.has_helper() {
-                return Answer::Gone;
-            }
-            BOX.note_lost_helper();
-            sys::futex_wait(&BOX.request, left as u32, 100);
-        }
-        if !BOX.has_helper() {
+        // An owner that was killed may have left a request: its answer is not ours.
+        if !BOX.wait_until_empty() || !BOX.has_helper() {
             return Answer::Gone;
         }
         BOX.start.store(start, Ordering::Relaxed);
         BOX.end.store(end, Ordering::Relaxed);
         BOX.request.store(request as u32, Ordering::SeqCst);
         BOX.ring();
-        while BOX.request.load(Ordering::SeqCst) == request as u32 {
-            if !BOX.has_helper() {
-                return Answer::Gone;
-            }
-            BOX.note_lost_helper();
-            sys::futex_wait(&BOX.request, request as u32, 100);
+        if !BOX.wait_until_empty() {
+            return Answer::Gone;
         }
         if BOX.refused.load(Ordering::Relaxed) == 0 { Answer::Done } else { Answer::NotNow }
     }

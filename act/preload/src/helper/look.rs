@@ -1,12 +1,11 @@
 //! What the helper looks up about the program under `/proc`, without a heap.
 
-use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
 use quartier_kernel::sys::{self, SysResult};
 
 use super::letterbox::BOX;
-use crate::text::Writer;
+use crate::text::{Writer, read_file};
 use crate::threads::Thread;
 
 /// Whether any thread of the program is as `test` says; `true` also when they cannot be listed.
@@ -88,13 +87,9 @@ pub(super) fn is_traced() -> bool {
         writer.put(b"/proc/")?;
         writer.put_number(BOX.program.load(Ordering::Relaxed))?;
         writer.put(b"/status\0")?;
-        let fd = sys::open(writer.finish()?, libc::O_RDONLY).ok()?;
-        let count = sys::pread(fd, &mut status, 0);
-        sys::close(fd);
-        count.ok()
+        tracer_of_status(read_file(writer.finish()?, &mut status)?).map(|tracer| tracer != b"0")
     };
-    let count = read().unwrap_or(0);
-    tracer_of_status(&status[..count]).is_some_and(|tracer| tracer != b"0")
+    read() == Some(true)
 }
 
 fn tracer_of_status(status: &[u8]) -> Option<&[u8]> {
@@ -107,7 +102,7 @@ fn tracer_of_status(status: &[u8]) -> Option<&[u8]> {
 pub(super) fn huge_pages_are_made() -> bool {
     let mut choices = [0u8; 64];
     let mut says = |path, word: &[u8]| {
-        read_setting(path, &mut choices)
+        read_file(path, &mut choices)
             .map(|choices| choices.windows(word.len()).any(|choice| choice == word))
     };
     // From Linux 6.8 on each size has its own setting.
@@ -115,13 +110,6 @@ pub(super) fn huge_pages_are_made() -> bool {
     let all = c"/sys/kernel/mm/transparent_hugepage/enabled";
     says(own, b"[always]") == Some(true)
         || says(own, b"[inherit]") != Some(false) && says(all, b"[always]") == Some(true)
-}
-
-pub(super) fn read_setting<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    let fd = sys::open(path, libc::O_RDONLY).ok()?;
-    let count = sys::pread(fd, buffer, 0);
-    sys::close(fd);
-    buffer.get(..count.ok()?)
 }
 
 /// The CPU that a thread of this process last ran on, by `/proc/PID/task/TID/stat` (field 39).
@@ -133,10 +121,7 @@ pub(super) fn last_cpu_of(tid: i32) -> Option<u32> {
 /// The first bytes of `/proc/PID/task/TID/stat`.
 fn read_stat(tid: i32, stat: &mut [u8]) -> Option<&[u8]> {
     let mut path = [0u8; 64];
-    let fd = sys::open(stat_path(&mut path, tid)?, libc::O_RDONLY).ok()?;
-    let count = sys::pread(fd, stat, 0);
-    sys::close(fd);
-    stat.get(..count.ok()?)
+    read_file(stat_path(&mut path, tid)?, stat)
 }
 
 fn stat_path(buffer: &mut [u8; 64], tid: i32) -> Option<&std::ffi::CStr> {

@@ -71,8 +71,7 @@ impl Server {
             };
             let (first, last) = (first.max(from), last.min(end));
             // A thread may have its stack there by now: the kernel's last write there cannot wait.
-            let overlaps = |&(start, end): &(usize, usize)| start < last && first < end;
-            let (last, after) = match threads::stacks().filter(overlaps).min() {
+            let (last, after) = match threads::first_stack(first, last) {
                 Some((start, end)) => (start.max(first), end),
                 None => (last, last),
             };
@@ -125,7 +124,7 @@ impl Server {
     fn next_keep_out(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
         let own = ranges::overlapping(start, end);
         let overlaps = |&(first, last): &(usize, usize)| first < end && start < last;
-        let stack = threads::stacks().filter(overlaps).min();
+        let stack = threads::first_stack(start, end);
         let at = self.regions.first_after(start);
         let marked = self.regions.all().get(at).map(|region| (region.start, region.end));
         let fence = self.fences.first_up(start, end);

@@ -6,11 +6,10 @@ use std::ffi::CStr;
 use quartier_kernel::sys::PAGE;
 use syscalls::{Sysno, syscall};
 
-use super::look::read_setting;
 use super::regions::Region;
 use super::serve::Server;
 use crate::maps;
-use crate::text::kib_of;
+use crate::text::{kib_of, read_file};
 
 /// Mappings that a region costs the process at most: its side mapping, which is two while pages are
 /// taken out, and two because its own mapping is cut before and after it.
@@ -57,7 +56,7 @@ impl Server {
 /// itself to where it does not promise more than it has); `None` without a limit.
 fn bytes_left(program_pid: i32) -> Option<usize> {
     let mut text = [0u8; 128];
-    let mapped = read_setting(c"/proc/self/statm", &mut text).and_then(bytes_of_statm);
+    let mapped = read_file(c"/proc/self/statm", &mut text).and_then(bytes_of_statm);
     let (mapped, data) = mapped.unwrap_or_default();
     let below = |limit: Option<usize>, used: usize| limit.map(|limit| limit.saturating_sub(used));
     let limits = [
@@ -92,11 +91,11 @@ fn limit_of(program_pid: i32, resource: libc::__rlimit_resource_t) -> Option<usi
 /// back: for an administrator, and from each process a part of what it has mapped.
 fn commit_left(mapped: usize) -> Option<usize> {
     let mut digits = [0u8; 8];
-    if !read_setting(c"/proc/sys/vm/overcommit_memory", &mut digits)?.starts_with(b"2") {
+    if !read_file(c"/proc/sys/vm/overcommit_memory", &mut digits)?.starts_with(b"2") {
         return None;
     }
     let mut text = [0u8; 4096];
-    let left = commit_left_of(read_setting(c"/proc/meminfo", &mut text)?)?;
+    let left = commit_left_of(read_file(c"/proc/meminfo", &mut text)?)?;
     let for_user = number_in(c"/proc/sys/vm/user_reserve_kbytes").unwrap_or(usize::MAX);
     let for_admin = number_in(c"/proc/sys/vm/admin_reserve_kbytes").unwrap_or(0);
     let reserve = for_admin.saturating_mul(1024);
@@ -112,7 +111,7 @@ fn commit_left_of(meminfo: &[u8]) -> Option<usize> {
 
 fn number_in(path: &CStr) -> Option<usize> {
     let mut digits = [0u8; 32];
-    let digits = read_setting(path, &mut digits)?;
+    let digits = read_file(path, &mut digits)?;
     std::str::from_utf8(digits).ok()?.trim_end().parse().ok()
 }
 

@@ -180,7 +180,7 @@ impl Server {
     fn mark_if_due(&mut self, now_nanos: u64) {
         if self.may_mark_again()
             && self.rounds.may_be_due(now_nanos, self.statm.resident_pages())
-            && may_mark_now()
+            && !BOX.is_held()
             && !look::is_traced()
             && look::knows_all_threads()
             && self.rounds.is_due(self.seen())

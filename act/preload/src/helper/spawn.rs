@@ -65,17 +65,17 @@ fn start(orders: &Orders) -> bool {
     BOX.answer(true);
     BOX.set_state(State::Starting);
     PURPOSE.store(PURPOSE_SERVE, Ordering::Release);
-    let mut started = doorbell().and_then(|()| mates::reserve()).and_then(|()| launch()).is_ok();
-    // Waits are counted, not time: the program may be stopped meanwhile.
-    let mut waits = 0;
-    while started && BOX.state() == State::Starting {
-        BOX.wait_for_start();
-        BOX.let_helper_go_on();
-        waits += 1;
-        let is_alive = waits < START_WAITS && BOX.alive.load(Ordering::Acquire) != 0;
-        started = is_alive || BOX.state() != State::Starting;
+    if doorbell().and_then(|()| mates::reserve()).and_then(|()| launch()).is_ok() {
+        // Waits are counted, not time: the program may be stopped meanwhile.
+        for _ in 0..START_WAITS {
+            if BOX.state() != State::Starting || BOX.alive.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            BOX.wait_for_start();
+            BOX.let_helper_go_on();
+        }
     }
-    if !started && BOX.change_state(State::Starting, State::Failed) {
+    if BOX.change_state(State::Starting, State::Failed) {
         orders.slot.note(Reason::NoHelper);
     }
     // One that went home already is asked for again.

@@ -78,9 +78,7 @@ pub unsafe extern "C" fn __clone(
 }
 
 extern "C" fn before_clone(_start: usize, _stack: usize, flags: c_int) -> *const c_void {
-    if flags & libc::CLONE_VM == 0 && runtime::get().is_some() {
-        fork::prepare_raw();
-    }
+    fork::prepare_clone(flags as u64);
     real::clone() as *const c_void
 }
 
@@ -102,12 +100,12 @@ extern "C" fn before(
         libc::SYS_sched_getaffinity => return raw_getaffinity as *const c_void,
         libc::SYS_mremap | libc::SYS_mbind => return held as *const c_void,
         libc::SYS_fork => fork::prepare_raw(),
-        libc::SYS_clone if first & c_long::from(libc::CLONE_VM) == 0 => fork::prepare_raw(),
+        libc::SYS_clone => fork::prepare_clone(first as u64),
         libc::SYS_clone3 => {
             // SAFETY: the program's `clone_args`, whose first word is the flags.
             let flags = unsafe { (first as *const u64).as_ref() };
-            if second >= 8 && flags.is_some_and(|flags| flags & libc::CLONE_VM as u64 == 0) {
-                fork::prepare_raw();
+            if let (8.., Some(flags)) = (second, flags) {
+                fork::prepare_clone(*flags);
             }
         }
         libc::SYS_set_mempolicy | libc::SYS_move_pages | libc::SYS_migrate_pages => {
@@ -157,24 +155,11 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: the caller's contract is passed on; without MREMAP_FIXED the kernel ignores the last.
-    let call = || unsafe {
-        syscalls::syscall!(Sysno::mremap, address, old_len, new_len, flags, new_address)
-    };
-    let result = match runtime::get() {
-        Some(_) => {
-            let _hold = Hold::new();
-            before_mremap(address as usize, old_len, new_len, flags, new_address as usize);
-            call()
-        }
-        None => call(),
-    };
-    match result {
-        Ok(address) => address as *mut c_void,
-        Err(error) => {
-            failed(-c_long::from(error.into_raw()));
-            libc::MAP_FAILED
-        }
+    let (address, flags, new_address) = (address as usize, flags as usize, new_address as usize);
+    // SAFETY: the caller's contract is passed on; without MREMAP_FIXED the kernel ignores the last address.
+    // A result of -1 is `MAP_FAILED`.
+    unsafe {
+        held(libc::SYS_mremap, address, old_len, new_len, flags, new_address, 0) as *mut c_void
     }
 }
 
@@ -185,8 +170,8 @@ fn before_mremap(from: usize, old_len: usize, new_len: usize, flags: c_int, to: 
     }
 }
 
-/// `syscall(SYS_mremap, …)` and `syscall(SYS_mbind, …)`: what lies there is given back, and not marked
-/// again before the call is through. A range that was bound has a policy then.
+/// `SYS_mremap` and `SYS_mbind`: what lies there is given back, and not marked again before the call is
+/// through. A range that was bound has a policy then.
 unsafe extern "C" fn held(
     number: c_long,
     first: usize,
@@ -196,7 +181,7 @@ unsafe extern "C" fn held(
     fifth: usize,
     sixth: usize,
 ) -> c_long {
-    let _hold = Hold::new();
+    let _hold = runtime::get().map(|_| Hold::new());
     let call = if number == libc::SYS_mremap {
         before_mremap(first, second, third, fourth as c_int, fifth);
         Sysno::mremap
