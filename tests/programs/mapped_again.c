@@ -46,8 +46,6 @@ int main(void) {
         if (mark(memory, BYTES)) skip("nothing can be marked");
         map_again(memory + half * BYTES / 2, BYTES - (size_t)half * BYTES / 2);
         fill(memory, BYTES);
-        // What was just unmapped is left alone for a second: the kernel may still be at it.
-        nap(1100);
         best_percent = -1;
         pthread_t threads[THREADS];
         pthread_barrier_init(&all_are_there, NULL, THREADS);

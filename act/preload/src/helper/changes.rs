@@ -10,10 +10,21 @@ use crate::maps;
 
 /// Ranges whose data the program has just dropped. The kernel tells us *before* it drops the pages,
 /// so for a moment they are still there: taken out then, they would come back later as they were.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Removed {
-    ranges: [(usize, usize, u64); REMOVED_MAX],
+    notes: [Note; REMOVED_MAX],
     next: usize,
+    /// All that was noted lately and had to make room: as many threads as a machine has CPUs may drop
+    /// data at one time.
+    squeezed_out: Note,
+}
+
+/// A range, and when the program dropped it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Note {
+    start: usize,
+    end: usize,
+    at_nanos: u64,
 }
 
 /// How often a range is tried again while the program is changing its mappings.
@@ -23,15 +34,49 @@ pub(super) const CHANGE_TRIES: usize = 10_000;
 /// that it stays: touches there are slow, but right.
 const UNREGISTER_TRIES: usize = 16;
 
-/// Removals remembered. More at one time than a program has threads that drop data cannot be.
-const REMOVED_MAX: usize = 32;
+/// Removals remembered one by one.
+const REMOVED_MAX: usize = 256;
 
 /// How long a removal is remembered: far longer than the kernel takes for it.
 const REMOVAL_NANOS: u64 = 1_000_000_000;
 
+impl Default for Removed {
+    fn default() -> Self {
+        Self { notes: [Note::default(); REMOVED_MAX], next: 0, squeezed_out: Note::default() }
+    }
+}
+
+impl Note {
+    fn is_fresh(&self, now_nanos: u64) -> bool {
+        now_nanos.saturating_sub(self.at_nanos) < REMOVAL_NANOS
+    }
+
+    /// This one too, if it still matters.
+    fn with(self, other: Self) -> Self {
+        if !self.is_fresh(other.at_nanos) {
+            return other;
+        }
+        Self {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+            at_nanos: self.at_nanos.max(other.at_nanos),
+        }
+    }
+}
+
 impl Removed {
-    fn note(&mut self, start: usize, end: usize) {
-        self.ranges[self.next] = (start, end, sys::now_nanos());
+    fn note(&mut self, start: usize, end: usize, now_nanos: u64) {
+        let note = Note { start, end, at_nanos: now_nanos };
+        if let Some(known) =
+            self.notes.iter_mut().find(|known| (known.start, known.end) == (start, end))
+        {
+            *known = note;
+            return;
+        }
+        let oldest = std::mem::replace(&mut self.notes[self.next], note);
+        if oldest.is_fresh(now_nanos) {
+            self.squeezed_out = self.squeezed_out.with(oldest);
+        }
         self.next = (self.next + 1) % REMOVED_MAX;
     }
 
@@ -42,14 +87,24 @@ impl Removed {
         end: usize,
         taking_since: Option<u64>,
     ) -> Option<(usize, usize)> {
-        let now = sys::now_nanos();
-        let fresh = |at: u64| {
-            now.saturating_sub(at) < REMOVAL_NANOS || taking_since.is_some_and(|since| at >= since)
+        self.overlapping_at(start, end, taking_since, sys::now_nanos())
+    }
+
+    fn overlapping_at(
+        &self,
+        start: usize,
+        end: usize,
+        taking_since: Option<u64>,
+        now_nanos: u64,
+    ) -> Option<(usize, usize)> {
+        let matters = |note: &Note| {
+            note.is_fresh(now_nanos) || taking_since.is_some_and(|since| note.at_nanos >= since)
         };
-        self.ranges
+        self.notes
             .iter()
-            .filter(|(first, last, at)| *first < end && start < *last && fresh(*at))
-            .map(|(first, last, _)| (*first, *last))
+            .chain([&self.squeezed_out])
+            .filter(|note| note.start < end && start < note.end && matters(note))
+            .map(|note| (note.start, note.end))
             .min()
     }
 }
@@ -165,7 +220,15 @@ impl Server {
         if self.rung != Rung::Move {
             return;
         }
-        self.removed.note(start, end);
+        self.removed.note(start, end, sys::now_nanos());
+        self.drop_data(start, end);
+    }
+
+    /// What is in the shadow of a range is nobody's any more.
+    fn drop_data(&mut self, start: usize, end: usize) {
+        if self.rung != Rung::Move {
+            return;
+        }
         let mut at = self.regions.first_after(start);
         while let Some(region) = self.regions.all().get(at).copied() {
             if region.start >= end {
@@ -177,9 +240,9 @@ impl Server {
         }
     }
 
-    /// The program unmapped a range.
+    /// The program unmapped a range. The kernel tells us when it has done so: there is nothing to wait for.
     pub(super) fn forget_range(&mut self, start: usize, end: usize) {
-        self.forget_data(start, end);
+        self.drop_data(start, end);
         self.regions.cut(start);
         self.regions.cut(end);
         loop {
@@ -191,5 +254,57 @@ impl Server {
                 _ => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 5 * REMOVAL_NANOS;
+
+    #[test]
+    fn what_is_dropped_is_remembered_for_a_while() {
+        let mut removed = Removed::default();
+        removed.note(0x2000, 0x4000, NOW);
+        let overlapping = |start, end, since, now| removed.overlapping_at(start, end, since, now);
+        assert_eq!(overlapping(0x3000, 0x9000, None, NOW + 1), Some((0x2000, 0x4000)));
+        assert_eq!(overlapping(0x4000, 0x9000, None, NOW + 1), None, "beside it");
+        let later = NOW + REMOVAL_NANOS;
+        assert_eq!(overlapping(0x3000, 0x9000, None, later), None, "the kernel is through");
+        assert_eq!(overlapping(0x3000, 0x9000, Some(NOW), later), Some((0x2000, 0x4000)));
+        assert_eq!(overlapping(0x3000, 0x9000, Some(NOW + 1), later), None, "taken out afterwards");
+    }
+
+    #[test]
+    fn however_many_are_dropped_at_once_none_is_forgotten() {
+        let mut removed = Removed::default();
+        let range = |i: usize| (i * 0x10_000, i * 0x10_000 + 0x1000);
+        for i in 0..4 * REMOVED_MAX {
+            let (start, end) = range(i);
+            removed.note(start, end, NOW + i as u64);
+        }
+        let later = NOW + 4 * REMOVED_MAX as u64;
+        for i in 0..4 * REMOVED_MAX {
+            let (start, end) = range(i);
+            assert!(removed.overlapping_at(start, end, None, later).is_some(), "{i} was forgotten");
+        }
+        let (start, end) = range(0);
+        removed.note(start, end, NOW + 2 * REMOVAL_NANOS);
+        assert_eq!(
+            removed.overlapping_at(range(9).0, range(9).1, None, NOW + 2 * REMOVAL_NANOS),
+            None
+        );
+    }
+
+    #[test]
+    fn one_range_dropped_over_and_over_takes_one_place() {
+        let mut removed = Removed::default();
+        removed.note(0x1000, 0x2000, NOW);
+        for i in 0..2 * REMOVED_MAX as u64 {
+            removed.note(0x8000, 0x9000, NOW + i);
+        }
+        assert_eq!(removed.squeezed_out.end, 0);
+        assert!(removed.overlapping_at(0x1000, 0x2000, None, NOW + 1).is_some());
     }
 }
