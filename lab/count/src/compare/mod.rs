@@ -35,6 +35,8 @@ pub enum Policy {
     Hand,
     /// `quartier run`.
     Quartier,
+    /// `quartier run`, with the kernel's NUMA balancing on as most distributions have it.
+    QuartierBalanced,
 }
 
 /// A program under several policies.
@@ -154,13 +156,14 @@ pub enum CompareError {
 
 impl Policy {
     /// All of them, in the order of every table.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::FirstTouch,
         Self::Interleave,
         Self::NumaBalancing,
         Self::Numad,
         Self::Hand,
         Self::Quartier,
+        Self::QuartierBalanced,
     ];
 
     /// In tables and sentences.
@@ -173,7 +176,14 @@ impl Policy {
             Self::Numad => "numad",
             Self::Hand => "best by hand",
             Self::Quartier => "quartier run",
+            Self::QuartierBalanced => "quartier + balancing",
         }
+    }
+
+    /// Whether it is Quartier that places.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Quartier | Self::QuartierBalanced)
     }
 }
 

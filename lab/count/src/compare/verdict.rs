@@ -62,6 +62,7 @@ impl Verdict {
         let mut sentences = Vec::new();
         sentences.extend(judge.to_hand());
         sentences.extend(judge.others());
+        sentences.extend(judge.beside_balancing());
         sentences.extend(judge.what_is_left());
         sentences.extend(judge.little_to_gain());
         sentences.extend(judge.absent());
@@ -199,6 +200,19 @@ impl Judge<'_> {
                 sentence_case(&parts.join("; "))
             )
         })
+    }
+
+    /// Whether the kernel's balancing, which most machines have on, undoes what Quartier does.
+    fn beside_balancing(&self) -> Option<String> {
+        let (alone, base) = self.result(Policy::Quartier)?;
+        let (both, figures) = self.result(Policy::QuartierBalanced)?;
+        let what = if self.has_spread([alone, both]) {
+            let finding = self.find(&figures.q_mib, &base.q_mib);
+            finding.bytes()
+        } else {
+            format!("{} in one run", mib(figures.q_mib.middle))
+        };
+        Some(format!("With the kernel's NUMA balancing on beside quartier run: {what}."))
     }
 
     /// What still leaves its node.

@@ -2,7 +2,7 @@
 
 use super::page::{Cell, Page, data, escape, maybe};
 use super::{footer, notes, parameters};
-use crate::compare::{Comparison, Figures, Outcome, Policy, PolicyResult, Spread, Sweep, Trial};
+use crate::compare::{Comparison, Figures, Outcome, PolicyResult, Spread, Sweep, Trial};
 use crate::numbers::{between, mib, milliseconds, of, percent, significant, times};
 use crate::{svg, words};
 
@@ -114,7 +114,7 @@ fn table(
 fn row_class(result: &PolicyResult) -> &'static str {
     match result.policy {
         _ if result.figures.is_none() => "absent",
-        Policy::Quartier => "ours",
+        policy if policy.is_ours() => "ours",
         _ => "",
     }
 }

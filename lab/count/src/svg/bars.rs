@@ -59,7 +59,7 @@ pub(super) fn draw(comparison: &Comparison) -> Option<Drawing> {
     let height = ROW * results.len() as f64;
     let mut canvas = Canvas::new();
     for (at, result) in results.iter().enumerate() {
-        let class = if result.policy == Policy::Quartier { "end strong" } else { "end" };
+        let class = if result.policy.is_ours() { "end strong" } else { "end" };
         let y = TOP + ROW * (at as f64 + 0.5) + 4.0;
         canvas.text(LEFT - 10.0, y, class, result.policy.name());
     }
@@ -115,7 +115,7 @@ fn bar(
         (measure.full)(spread.middle),
         result.runs.len()
     );
-    let class = if result.policy == Policy::Quartier { "ours" } else { "other" };
+    let class = if result.policy.is_ours() { "ours" } else { "other" };
     let top = middle - BAR / 2.0;
     canvas.rect((plot.left, top), (x(spread.middle) - plot.left, BAR), class, Some(&hint));
     if spread.greatest > spread.least {

@@ -35,9 +35,9 @@ svg .h0{fill:#f4f5f7}svg .h1{fill:#dbe9f6}svg .h2{fill:#bcd7ec}svg .h3{fill:#91c
 svg .h4{fill:#60a3d0}svg .h5{fill:#3884bd}svg .h6{fill:#1b65a6}svg .h7{fill:#0b478a}svg .h8{fill:#08306b}\
 svg .on5,svg .on6,svg .on7,svg .on8{fill:#fff}\
 svg .p0{stroke:#22272e}svg .p1{stroke:#e69f00}svg .p2{stroke:#56b4e9}\
-svg .p3{stroke:#cc79a7}svg .p4{stroke:#009e73}svg .p5{stroke:#0072b2}\
+svg .p3{stroke:#cc79a7}svg .p4{stroke:#009e73}svg .p5{stroke:#0072b2}svg .p6{stroke:#d55e00}\
 svg .d0{fill:#22272e}svg .d1{fill:#e69f00}svg .d2{fill:#56b4e9}\
-svg .d3{fill:#cc79a7}svg .d4{fill:#009e73}svg .d5{fill:#0072b2}";
+svg .d3{fill:#cc79a7}svg .d4{fill:#009e73}svg .d5{fill:#0072b2}svg .d6{fill:#d55e00}";
 
 /// On a dark ground. The map is dark where little is asked and light where much is.
 pub(crate) const DARK: &str = "\
@@ -56,6 +56,6 @@ svg .h0{fill:#20252b}svg .h1{fill:#17324d}svg .h2{fill:#1b4468}svg .h3{fill:#205
 svg .h4{fill:#2b74ab}svg .h5{fill:#4391c9}svg .h6{fill:#6fb1de}svg .h7{fill:#a3d0ee}svg .h8{fill:#dcf0fc}\
 svg .on5,svg .on6,svg .on7,svg .on8{fill:#10141a}\
 svg .p0{stroke:#e4e7ea}svg .p1{stroke:#f0b428}svg .p2{stroke:#8fd0f5}\
-svg .p3{stroke:#dd9abf}svg .p4{stroke:#1fb88c}svg .p5{stroke:#2f8fd0}\
+svg .p3{stroke:#dd9abf}svg .p4{stroke:#1fb88c}svg .p5{stroke:#2f8fd0}svg .p6{stroke:#e87a2c}\
 svg .d0{fill:#e4e7ea}svg .d1{fill:#f0b428}svg .d2{fill:#8fd0f5}\
-svg .d3{fill:#dd9abf}svg .d4{fill:#1fb88c}svg .d5{fill:#2f8fd0}";
+svg .d3{fill:#dd9abf}svg .d4{fill:#1fb88c}svg .d5{fill:#2f8fd0}svg .d6{fill:#e87a2c}";

@@ -3,7 +3,7 @@
 use super::WIDTH;
 use super::canvas::{About, Canvas, Drawing, text_width};
 use super::scale::{Plot, Scale};
-use crate::compare::{Comparison, Policy, Sweep, SweepCurve};
+use crate::compare::{Comparison, Sweep, SweepCurve};
 use crate::numbers::{between, of, times};
 
 const LEFT: f64 = 64.0;
@@ -107,7 +107,7 @@ impl<'a> Chart<'a> {
             .iter()
             .map(|(point, speedup)| self.at(f64::from(point.nr_cpus), speedup.middle))
             .collect();
-        let width = if curve.policy == Policy::Quartier { " bold-curve" } else { "" };
+        let width = if curve.policy.is_ours() { " bold-curve" } else { "" };
         canvas.path(&places, false, &format!("curve p{number}{width}"), None);
         for ((point, speedup), place) in points.iter().zip(places) {
             let cpus = f64::from(point.nr_cpus);
@@ -142,7 +142,7 @@ impl<'a> Chart<'a> {
             let line = [(from + 6.0, y), (self.plot.right() + 10.0, y), (x - 3.0, place)];
             canvas.path(&line, false, "none grid", None);
             canvas.circle((x + 4.0, place), 4.0, &format!("d{number}"), None);
-            let class = if policy == Policy::Quartier { "strong" } else { "" };
+            let class = if policy.is_ours() { "strong" } else { "" };
             let name = format!("{}, {}", policy.name(), times(speedup));
             canvas.text(x + 13.0, place + 4.0, class, &name);
         }

@@ -290,6 +290,7 @@ pub fn policies() -> Vec<PolicyRuns> {
         },
         PolicyRuns { tried, ..by_hand },
         runs(Policy::Quartier, &[77, 80, 76], 300, Some("quartier run")),
+        runs(Policy::QuartierBalanced, &[85, 84, 86], 310, Some("quartier run, balanced")),
     ]
 }
 

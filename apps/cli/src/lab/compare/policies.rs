@@ -25,6 +25,8 @@ pub enum PolicyOption {
     Hand,
     /// quartier run
     Quartier,
+    /// quartier run, with the kernel's automatic NUMA balancing on
+    QuartierBalanced,
 }
 
 impl From<PolicyOption> for Policy {
@@ -36,6 +38,7 @@ impl From<PolicyOption> for Policy {
             PolicyOption::Numad => Self::Numad,
             PolicyOption::Hand => Self::Hand,
             PolicyOption::Quartier => Self::Quartier,
+            PolicyOption::QuartierBalanced => Self::QuartierBalanced,
         }
     }
 }
@@ -173,12 +176,14 @@ pub fn ways(policy: Policy, by_hand: &ByHand, point: &Point) -> Result<Vec<Way>,
             Ok(vec![Way { beside, detail, ..Way::before::<&str>(&[]) }])
         }
         Policy::Hand => Ok(by_hand.ways(point)),
-        Policy::Quartier => {
+        Policy::Quartier | Policy::QuartierBalanced => {
             let quartier = std::env::current_exe()
                 .map_err(|error| format!("cannot find out where quartier is: {error}"))?;
             let mut way = Way::before(&["quartier", "run", "--quiet", "--"]);
             way.before[0] = quartier.into_os_string();
-            way.detail = Some("quartier run".to_owned());
+            way.is_balanced = policy == Policy::QuartierBalanced;
+            let balanced = if way.is_balanced { ", numa_balancing=enable" } else { "" };
+            way.detail = Some(format!("quartier run{balanced}"));
             Ok(vec![way])
         }
     }
@@ -245,10 +250,12 @@ mod tests {
 
     #[test]
     fn only_balancing_balances() {
-        for policy in [Policy::FirstTouch, Policy::NumaBalancing, Policy::Quartier] {
+        let ours = [Policy::Quartier, Policy::QuartierBalanced];
+        for policy in [Policy::FirstTouch, Policy::NumaBalancing].into_iter().chain(ours) {
             let way = &ways(policy, &by_hand(&[], &[]), &point()).unwrap()[0];
             let is_balanced = way.kernel_arg() == "numa_balancing=enable";
-            assert_eq!(is_balanced, policy == Policy::NumaBalancing);
+            let balances = [Policy::NumaBalancing, Policy::QuartierBalanced];
+            assert_eq!(is_balanced, balances.contains(&policy));
         }
     }
 }
