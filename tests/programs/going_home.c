@@ -2,14 +2,15 @@
 // goes home: every mark comes to an end, and every byte stays.
 #include "hazard.h"
 
-enum { ROUNDS = 1500, BYTES = 64 * 1024 };
+enum { BYTES = 64 * 1024 };
 
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 1500;
     char *memory = map(BYTES);
     fill(memory, BYTES);
     alarm(60);
     uint64_t random = 88172645463325252u;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         mark(memory, BYTES);
         check(memory, BYTES, "after a mark");
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
