@@ -14,7 +14,10 @@ pub const BLOCKS: [usize; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20,
 /// The size at which the targets are stated.
 pub const TARGET_BLOCK: usize = 64 << 10;
 
-/// The largest size to which blocks grow.
+/// The block size of `quartier run`, whose pulls grow.
+pub const GROWING_BLOCK: usize = 16 << 10;
+
+/// The largest size to which pulls grow.
 pub const LARGEST_BLOCK: usize = 2 << 20;
 
 /// How pages come to the thread that touches them.
@@ -29,9 +32,9 @@ pub enum Method {
     },
     /// Quartier.
     NextTouch {
-        /// Bytes moved at a touch.
+        /// The least moved at a touch.
         block: usize,
-        /// Up to which this grows along a sweep.
+        /// Up to which a sweep grows.
         block_max: usize,
         /// Whether pages are copied though they are local.
         copy: bool,
@@ -52,7 +55,7 @@ impl Case {
     pub fn all(threads: &[usize]) -> Vec<Self> {
         let fixed = |block, copy| Method::NextTouch { block, block_max: block, copy };
         let growing =
-            |copy| Method::NextTouch { block: TARGET_BLOCK, block_max: LARGEST_BLOCK, copy };
+            |copy| Method::NextTouch { block: GROWING_BLOCK, block_max: LARGEST_BLOCK, copy };
         let mut methods = vec![Method::FirstTouch];
         for block in BLOCKS {
             methods.extend([Method::Classic { block }, fixed(block, true)]);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cases::{Case, Counted, LARGEST_BLOCK, Method, TARGET_BLOCK};
+use crate::cases::{Case, Counted, GROWING_BLOCK, LARGEST_BLOCK, Method, TARGET_BLOCK};
 use crate::child::Sample;
 use crate::startup::Costs;
 use crate::stats::Spread;
@@ -141,9 +141,9 @@ fn sums_of(all: &[Measured], method: Method, threads: usize) -> Vec<f64> {
 
 /// The targets, for each number of threads.
 pub fn targets(all: &[Measured], threads: &[usize]) -> Vec<Target> {
-    let next_touch = |block_max, copy| Method::NextTouch { block: TARGET_BLOCK, block_max, copy };
-    let (fixed, growing) = (next_touch(TARGET_BLOCK, true), next_touch(LARGEST_BLOCK, true));
-    let local = next_touch(LARGEST_BLOCK, false);
+    let next_touch = |block, block_max, copy| Method::NextTouch { block, block_max, copy };
+    let fixed = next_touch(TARGET_BLOCK, TARGET_BLOCK, true);
+    let [growing, local] = [true, false].map(|copy| next_touch(GROWING_BLOCK, LARGEST_BLOCK, copy));
     let classic = Method::Classic { block: TARGET_BLOCK };
     let mut targets = Vec::new();
     for &threads in threads {

@@ -187,9 +187,9 @@ pub struct Config {
     pub remark_ms_max: u32,
     /// Zero.
     pub reserved: u32,
-    /// Size of the block pulled at a first touch; a power of two, at least a page.
+    /// Size of a block, the least that is pulled; a power of two, at least a page.
     pub block_bytes: u64,
-    /// The block size up to which a sweeping thread's blocks grow; at least `block_bytes`.
+    /// What a sweeping thread's touch pulls at most; at least `block_bytes`.
     pub block_bytes_max: u64,
     /// The CPUs that the user allows: the affinity that `quartier run` itself started with.
     pub allowed: CpuBits,
@@ -224,7 +224,7 @@ impl Config {
             helper_idle_ms: Self::HELPER_IDLE_MS,
             remark_ms_max: Self::REMARK_MS_MAX,
             reserved: 0,
-            block_bytes: 64 << 10,
+            block_bytes: 16 << 10,
             block_bytes_max: 2 << 20,
             allowed,
             isolated: CpuBits::EMPTY,

@@ -226,13 +226,6 @@ impl History {
     fn has_borders(&mut self, huge_page: usize) -> bool {
         (1..=BORDERS_MAX).contains(&self.nr_borders(huge_page, huge_page + HUGE))
     }
-
-    /// How often the node changes from one touched block to the next.
-    fn nr_borders(&mut self, start: usize, end: usize) -> usize {
-        let mut nodes = self.nodes(start, end);
-        let Some(mut last) = nodes.next() else { return 0 };
-        nodes.filter(|node| std::mem::replace(&mut last, *node) != *node).count()
-    }
 }
 
 #[cfg(test)]

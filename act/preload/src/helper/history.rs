@@ -6,33 +6,38 @@ use quartier_kernel::sys::{self, SysResult};
 
 use crate::own;
 
-/// Blocks remembered: the last of each that share an entry. 16 GiB of the default size.
-const NR_ENTRIES: usize = 1 << 18;
-const BYTES: usize = NR_ENTRIES * size_of::<u64>();
+/// Blocks remembered: the last of each that share an entry. 8 GiB of the default size.
+const NR_ENTRIES: usize = 1 << 19;
+const BYTES: usize = NR_ENTRIES * size_of::<u32>();
 
 /// A block is moved so often at most.
-const MOVES_MAX: u64 = 3;
+const MOVES_MAX: u32 = 3;
 
 const MOVES_BITS: u32 = 2;
-const NODE_BITS: u32 = 16;
+const STEADY_BITS: u32 = 1;
+/// A node's number and one: an empty entry has none.
+const NODE_BITS: u32 = 11;
+const KNOWN_BITS: u32 = NODE_BITS + STEADY_BITS + MOVES_BITS;
 
 /// What is known of blocks, in a mapping of our own that fills as it is used.
 #[derive(Debug)]
 pub(super) struct History {
-    entries: *mut u64,
+    entries: *mut u32,
     block_bytes: usize,
 }
 
-/// What is known of a block: how often it was moved, and for which node it was touched last.
+/// What is known of a block: how often it was moved, for which node it was touched last, and whether that
+/// was so the time before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Known {
-    moves: u64,
+    moves: u32,
+    is_steady: bool,
     node: Option<u32>,
 }
 
 impl History {
     pub(super) fn new(block_bytes: usize) -> SysResult<Self> {
-        let entries = own::map(BYTES)? as *mut u64;
+        let entries = own::map(BYTES)? as *mut u32;
         Ok(Self { entries, block_bytes })
     }
 
@@ -53,13 +58,27 @@ impl History {
         blocks.filter_map(|block| self.known(block).node)
     }
 
+    /// Whether the parts of two nodes meet in `[start, end)`: blocks that one of them touches round after
+    /// round, then such of the other.
+    pub(super) fn is_border(&mut self, start: usize, end: usize) -> bool {
+        let blocks = start / self.block_bytes..end.div_ceil(self.block_bytes);
+        let known = blocks.map(|block| self.known(block)).filter(|known| known.is_steady);
+        nr_changes(known.filter_map(|known| known.node)) == 1
+    }
+
+    /// How often the node changes from one touched block of `[start, end)` to the next.
+    pub(super) fn nr_borders(&mut self, start: usize, end: usize) -> usize {
+        nr_changes(self.nodes(start, end))
+    }
+
     /// Blocks of `[start, end)` were touched from `node`, and moved there or not.
     pub(super) fn note(&mut self, start: usize, end: usize, node: u32, moved: bool) {
         for block in start / self.block_bytes..end.div_ceil(self.block_bytes) {
-            let moves = self.known(block).moves + u64::from(moved);
-            let (moves, node) = (moves.min(MOVES_MAX), u64::from(node as u16));
-            let entry = (block as u64) << (NODE_BITS + MOVES_BITS) | node << MOVES_BITS | moves;
-            *self.entry(block) = entry;
+            let known = self.known(block);
+            let moves = (known.moves + u32::from(moved)).min(MOVES_MAX);
+            let is_steady = u32::from(known.node == Some(node));
+            let about = (node + 1) << STEADY_BITS | is_steady;
+            *self.entry(block) = tag(block) | about << MOVES_BITS | moves;
         }
     }
 
@@ -76,17 +95,32 @@ impl History {
 
     fn known(&mut self, block: usize) -> Known {
         let entry = *self.entry(block);
-        if entry >> (NODE_BITS + MOVES_BITS) != block as u64 {
+        let known = entry & ((1 << KNOWN_BITS) - 1);
+        if entry ^ known != tag(block) {
             return Known::default();
         }
-        let node = (entry >> MOVES_BITS) as u16;
-        Known { moves: entry & ((1 << MOVES_BITS) - 1), node: Some(node.into()) }
+        Known {
+            moves: known & ((1 << MOVES_BITS) - 1),
+            is_steady: known >> MOVES_BITS & 1 != 0,
+            node: (known >> (STEADY_BITS + MOVES_BITS)).checked_sub(1),
+        }
     }
 
-    fn entry(&mut self, block: usize) -> &mut u64 {
+    fn entry(&mut self, block: usize) -> &mut u32 {
         // SAFETY: below `NR_ENTRIES`, in our own mapping, which `&mut self` is the only way into.
         unsafe { &mut *self.entries.add(block % NR_ENTRIES) }
     }
+}
+
+/// Which of the blocks that share an entry it is about, in the bits above what is known. Those that it
+/// cannot tell apart are petabytes away from each other.
+fn tag(block: usize) -> u32 {
+    ((block / NR_ENTRIES) as u32) << KNOWN_BITS
+}
+
+fn nr_changes(mut nodes: impl Iterator<Item = u32>) -> usize {
+    let Some(mut last) = nodes.next() else { return 0 };
+    nodes.filter(|node| std::mem::replace(&mut last, *node) != *node).count()
 }
 
 impl Drop for History {
@@ -123,6 +157,25 @@ mod tests {
         history.note(AT, AT + BLOCK, 1, false);
         assert!(history.is_of(AT + BLOCK - 1, 1) && !history.is_of(AT, 2));
         assert!(history.is_of(AT + BLOCK, 2));
+    }
+
+    #[test]
+    fn a_border_is_where_two_nodes_stay() {
+        let mut history = History::new(BLOCK).unwrap();
+        let all = (AT, AT + 8 * BLOCK);
+        let mut round = |parts: &[(usize, usize, u32)]| {
+            for (first, end, node) in parts {
+                history.note(AT + first * BLOCK, AT + end * BLOCK, *node, true);
+            }
+            history.is_border(all.0, all.1)
+        };
+        assert!(!round(&[(0, 4, 1), (4, 8, 2)]), "seen once");
+        assert!(round(&[(0, 3, 1), (4, 8, 2)]), "the fourth block may be anybody's");
+        assert!(!round(&[(0, 8, 1)]), "one goes through all");
+        assert!(!round(&[(0, 8, 2)]), "another does");
+        assert!(!round(&[(0, 8, 2)]), "and stays");
+        assert!(!round(&[(0, 2, 1), (2, 4, 2), (4, 6, 1), (6, 8, 2)]));
+        assert!(!round(&[(0, 2, 1), (2, 4, 2), (4, 6, 1), (6, 8, 2)]), "shared in small parts");
     }
 
     #[test]

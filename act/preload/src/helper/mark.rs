@@ -106,7 +106,7 @@ impl Server {
 
     /// Marks a mapping but for the ranges in it that are ours, a stack, or marked already.
     fn mark_mapping(&mut self, range: Range) {
-        if range.end - range.start < self.orders.block_bytes {
+        if range.end - range.start < self.orders.pull_bytes() {
             return;
         }
         let mut start = range.start;
@@ -131,13 +131,13 @@ impl Server {
         [own, stack, fence, marked.filter(overlaps)].into_iter().flatten().min()
     }
 
-    /// Finds the resident stretches, closing gaps of up to a block, and marks each.
+    /// Finds the resident stretches, closing gaps of up to what a touch pulls, and marks each.
     fn mark_free_range(&mut self, start: usize, end: usize) {
         if !sys::range_policy_is_default(start) {
             self.orders.slot.note(Reason::RangePolicySet);
             return;
         }
-        let gap = self.orders.block_bytes;
+        let gap = self.orders.pull_bytes();
         let mut stretch: Option<(usize, usize)> = None;
         let events = self.nr_events;
         for run in self.pagemap.runs(start, end) {
@@ -162,9 +162,9 @@ impl Server {
         }
     }
 
-    /// Marks one resident stretch as a region. Stretches below a block are left where they are.
+    /// Marks one resident stretch as a region. Stretches shorter than what a touch pulls are left where they are.
     fn mark_stretch(&mut self, start: usize, end: usize) {
-        if end - start < self.orders.block_bytes {
+        if end - start < self.orders.pull_bytes() {
             return;
         }
         if self.regions.len() >= self.room.regions {

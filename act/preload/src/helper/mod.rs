@@ -43,9 +43,9 @@ pub struct Orders {
     pub slot: &'static ProcessSlot,
     /// The highest rung allowed.
     pub rung_max: Rung,
-    /// Block size in bytes, a power of two ≥ a page.
+    /// Block size in bytes, a power of two ≥ a page: the least that is pulled.
     pub block_bytes: usize,
-    /// Block size up to which a sweep grows.
+    /// What a sweep's touch pulls at most.
     pub block_bytes_max: usize,
     /// Whether huge pages are split into blocks.
     pub split_huge: bool,
@@ -55,6 +55,16 @@ pub struct Orders {
     pub idle_ms: u32,
     /// Between two rounds of marking at most; 0: no rounds.
     pub remark_ms_max: u32,
+}
+
+/// Blocks that a touch pulls, but for a sweep and for where two nodes' parts meet.
+const BLOCKS_PULLED: usize = 4;
+
+impl Orders {
+    /// What a touch pulls in bytes, likewise. Less than that in one stretch is not worth marking.
+    pub fn pull_bytes(&self) -> usize {
+        (self.block_bytes * BLOCKS_PULLED).min(self.block_bytes_max)
+    }
 }
 
 /// Readies the letter box. Called once, while the program has one thread.

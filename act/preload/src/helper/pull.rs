@@ -97,9 +97,9 @@ impl Server {
         Served::Done
     }
 
-    /// The range to pull for a touch: one block, or twice the last pull if the thread goes on where
-    /// that ended, as read-ahead does; never past a block that somebody has pulled already, or that a
-    /// thread of another node touched the last time.
+    /// The range to pull for a touch: a few blocks, or twice the last pull if the thread goes on where
+    /// that ended, as read-ahead does; a single block where two nodes' parts meet. Never a block that
+    /// somebody has pulled already, or that a thread of another node touched the last time.
     fn window(
         &mut self,
         region: &Region,
@@ -107,22 +107,34 @@ impl Server {
         thread: Option<&Thread>,
         node: Option<u32>,
     ) -> (usize, usize) {
-        let block = self.orders.block_bytes;
-        let grid = region.block_start(address, block);
-        let start = grid.max(region.start);
         if let Some(huge) = self.whole_huge_page(region, address, node) {
             return huge;
         }
-        let longest = thread
-            .and_then(|thread| thread.sweep(start))
-            .map_or(block, |last| (last * 2).min(self.orders.block_bytes_max));
-        let limit = grid.saturating_add(longest.max(block)).min(region.end);
-        let mut end = (grid + block).min(region.end);
-        let mut is_ours = |address| node.is_none_or(|node| self.history.is_of(address, node));
-        while end < limit && region.pending(end, block) && is_ours(end) {
-            end = (end + block).min(region.end);
+        let (block, pull) = (self.orders.block_bytes, self.orders.pull_bytes());
+        let first = region.block_start(address, pull);
+        let history = &mut self.history;
+        let is_border =
+            history.is_border(first.saturating_sub(pull), first.saturating_add(2 * pull));
+        let (first, pull) =
+            if is_border { (region.block_start(address, block), block) } else { (first, pull) };
+        let mut may_take = |address| {
+            region.pending(address, block) && node.is_none_or(|node| history.is_of(address, node))
+        };
+        let mut start = region.block_start(address, block);
+        let mut end = start.saturating_add(block);
+        while start > first.max(region.start) && may_take(start - block) {
+            start -= block;
         }
-        (start, self.before_huge_page(region, grid + block, end))
+        let start = start.max(region.start);
+        let sweep = thread.and_then(|thread| thread.sweep(start)).unwrap_or(0);
+        let longest = (2 * sweep).min(self.orders.block_bytes_max);
+        let longest = if is_border { block } else { longest };
+        let limit = first.saturating_add(longest.max(pull)).min(region.end);
+        while end < limit && may_take(end) {
+            end += block;
+        }
+        let end = end.min(region.end);
+        (start, self.before_huge_page(region, region.block_start(address, block) + block, end))
     }
 
     /// A huge page is pulled whole by a thread that is on its node already, or that touches it first
@@ -142,7 +154,7 @@ impl Server {
         {
             return None;
         }
-        let at_start = address - first < self.orders.block_bytes;
+        let at_start = address - first < self.orders.pull_bytes();
         let touched = region.shadow_of(address);
         if at_start || Homes::ask(touched, touched + PAGE, PAGE).first() == node {
             return Some((first, first + HUGE));

@@ -37,7 +37,7 @@ Examples:
 Exit status: the program's own; 128 + N if signal N ended it; 2 if it could not be run.";
 
 /// What `--block` and `--block-max` are by default.
-const BLOCK: Bytes = Bytes(64 << 10);
+const BLOCK: Bytes = Bytes(16 << 10);
 const BLOCK_MAX: Bytes = Bytes(2 << 20);
 
 /// Options of `quartier run`.
@@ -59,10 +59,10 @@ pub struct Args {
     /// administrator made one), own knows this run only, DIR is a shared one elsewhere [default: auto]
     #[arg(long, value_name = "auto|own|DIR", value_parser = TreeOption::parser())]
     tree: Option<TreeOption>,
-    /// Size of the block that goes to the thread that touches it [default: 64K]
+    /// Size of a block: a touch pulls four, and one where the parts of two nodes meet [default: 16K]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     block: Option<Bytes>,
-    /// Size up to which blocks grow while a thread sweeps; the value of --block for fixed blocks
+    /// What a touch pulls at most while a thread sweeps; the value of --block for one block each
     /// [default: 2M]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     block_max: Option<Bytes>,
