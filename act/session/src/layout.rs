@@ -185,8 +185,8 @@ pub struct Config {
     /// Between two rounds of marking at most; 0: what a process has is marked when it gets its second
     /// thread, and then no more.
     pub remark_ms_max: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Until the first round.
+    pub remark_ms_first: u32,
     /// Size of a block, the least that is pulled; a power of two, at least a page.
     pub block_bytes: u64,
     /// What a sweeping thread's touch pulls at most; at least `block_bytes`.
@@ -206,6 +206,9 @@ impl Config {
     /// well make new ones.
     pub const HELPER_IDLE_MS: u32 = 1000;
 
+    /// Until the first round of marking.
+    pub const REMARK_MS_FIRST: u32 = 100;
+
     /// Between two rounds of marking at most, as the kernel's NUMA balancing has it
     /// (`numa_balancing_scan_period_max_ms`).
     pub const REMARK_MS_MAX: u32 = 60_000;
@@ -223,7 +226,7 @@ impl Config {
             always_copy: 0,
             helper_idle_ms: Self::HELPER_IDLE_MS,
             remark_ms_max: Self::REMARK_MS_MAX,
-            reserved: 0,
+            remark_ms_first: Self::REMARK_MS_FIRST,
             block_bytes: 16 << 10,
             block_bytes_max: 2 << 20,
             allowed,

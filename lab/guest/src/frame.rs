@@ -103,6 +103,8 @@ pub struct Start {
     pub hostname: Vec<u8>,
     /// What runs beside the command, as root, until it ends: a program and its arguments, or nothing.
     pub beside: Vec<Vec<u8>>,
+    /// How many times as long the kernel's balancing and `khugepaged` wait; 0 or 1: as they do.
+    pub slow_clocks: u32,
     /// What loads the command, if that is a server.
     pub load: Option<Load>,
     /// Whether to tell the instrument where the command, or its load, begins and ends.

@@ -5,9 +5,6 @@
 //! A round is worth its touches only if another thread than the last could touch what is marked: it
 //! waits until several threads run. What the helper may use is a share of the time.
 
-/// Until the first round after the program became parallel, or has new data.
-const FIRST_NANOS: u64 = 100_000_000;
-
 /// Rounds, with all the touches that they cause and that move nothing, may cost this share of the program's CPU time,
 const SHARE_PERCENT: u64 = 5;
 /// counted for so many CPUs at most: touches are served one after the other.
@@ -36,6 +33,8 @@ pub(super) struct Seen {
 /// The account of the rounds of a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounds {
+    /// Until the first round after the program became parallel, or has new data.
+    first_nanos: u64,
     /// Between two rounds at most; 0: none.
     longest_nanos: u64,
     wait_nanos: u64,
@@ -52,8 +51,9 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    pub(super) fn new(longest_ms: u32) -> Self {
+    pub(super) fn new(first_ms: u32, longest_ms: u32) -> Self {
         let mut rounds = Self {
+            first_nanos: u64::from(first_ms.min(longest_ms)) * 1_000_000,
             longest_nanos: u64::from(longest_ms) * 1_000_000,
             wait_nanos: 0,
             waits_since_nanos: 0,
@@ -77,7 +77,7 @@ impl Rounds {
         (self.last, self.looked) = (seen, seen);
         (self.pages, self.most_pages) = (resident_pages, resident_pages);
         self.waits_since_nanos = seen.now_nanos;
-        self.wait_nanos = FIRST_NANOS.min(self.longest_nanos);
+        self.wait_nanos = self.first_nanos;
     }
 
     /// Whether a round may be due, as far as the time and the program's resident pages tell: to be
@@ -120,10 +120,9 @@ impl Rounds {
             return;
         }
         self.most_pages = self.pages;
-        let first = FIRST_NANOS.min(self.longest_nanos);
         // Not again for data that keeps coming.
-        if self.wait_nanos > first {
-            self.wait_nanos = first;
+        if self.wait_nanos > self.first_nanos {
+            self.wait_nanos = self.first_nanos;
             self.waits_since_nanos = now_nanos;
         }
     }
@@ -152,7 +151,7 @@ mod tests {
 
     impl Program {
         fn new(longest_ms: u32) -> Self {
-            let mut rounds = Rounds::new(longest_ms);
+            let mut rounds = Rounds::new(100, longest_ms);
             let seen = Seen { now_nanos: 5 * MS, ..Seen::default() };
             rounds.begin(seen, 1000);
             Self { rounds, seen, pages: 1000 }

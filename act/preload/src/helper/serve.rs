@@ -94,7 +94,7 @@ impl Server {
             history: History::new(orders.block_bytes)?,
             fences: Fences::new(),
             moving_nanos: 0,
-            rounds: Rounds::new(orders.remark_ms_max),
+            rounds: Rounds::new(orders.remark_ms_first, orders.remark_ms_max),
             statm: Statm::open()?,
             removed: Removed::default(),
             taking_since: None,

@@ -132,7 +132,7 @@ impl Args {
         };
         for point in &points {
             for policy in self.wanted() {
-                let ways = policies::ways(policy, &self.by_hand, point);
+                let ways = policies::ways(policy, &self.by_hand, point, self.guest.slow_clocks);
                 let counted = counter.count_policy(policy, point, ways, self.runs as usize);
                 counted.map_err(|error| match error.downcast_ref::<Interrupted>() {
                     Some(_) => error.context(counter.kept()),
@@ -145,7 +145,8 @@ impl Args {
 
     /// Runs with so many CPUs, at most.
     fn nr_runs(&self, point: &Point) -> usize {
-        let of = |policy| match policies::ways(policy, &self.by_hand, point) {
+        let of = |policy| match policies::ways(policy, &self.by_hand, point, self.guest.slow_clocks)
+        {
             Ok(ways) => ways.len() + self.runs as usize - 1,
             Err(_) => 0,
         };

@@ -147,6 +147,13 @@ impl Counting {
                 line.to_string_lossy()
             ));
         }
+        if request.slow_clocks > 1 {
+            recording.notes.push(format!(
+                "What acts by the clock waited {} times as long, because the guest works so much slower \
+                 than a machine",
+                request.slow_clocks
+            ));
+        }
         Ok((recording, report))
     }
 

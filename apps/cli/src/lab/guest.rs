@@ -46,6 +46,13 @@ pub struct GuestArgs {
     /// Copy the kernel's console to this file, or - for standard error
     #[arg(long, value_name = "FILE")]
     console: Option<PathBuf>,
+    /// Let what acts by the clock wait N times as long (NUMA balancing, khugepaged; in `compare` also
+    /// numad and Quartier's rounds): programs run some 100 to 300 times slower here than the clock
+    #[arg(
+        long, value_name = "N", default_value_t = 1, hide_default_value = true,
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
+    )]
+    pub slow_clocks: u32,
     /// End the run after this many seconds
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
@@ -74,6 +81,7 @@ impl GuestArgs {
             request.writable.push(folder);
         }
         request.as_root = self.root;
+        request.slow_clocks = self.slow_clocks;
         request.kernel_args.clone_from(&self.kernel_arg);
         request.kvm = self.kvm;
         request.time_limit = self.timeout.map(Duration::from_secs);

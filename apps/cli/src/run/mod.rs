@@ -77,6 +77,12 @@ pub struct Args {
         allow_negative_numbers = true, value_parser = number(0..=86_400u32)
     )]
     remark_max: u32,
+    /// Take the times above to be N times as long: in a guest that works so much slower than its clock
+    #[arg(
+        long, value_name = "N", default_value_t = 1, hide_default_value = true,
+        allow_negative_numbers = true, value_parser = number(1..=10_000u32)
+    )]
+    slow_clocks: u32,
     /// Let a process with one thread fill at most this share of a node's memory (R_max of the
     /// thesis); 0: no limit
     #[arg(
@@ -210,7 +216,8 @@ impl Args {
         config.initial_share_percent = self.initial_share;
         config.always_copy = u32::from(self.always_copy);
         config.helper_idle_ms = self.helper_idle_ms;
-        config.remark_ms_max = self.remark_max * 1000;
+        config.remark_ms_first = Config::REMARK_MS_FIRST * self.slow_clocks;
+        config.remark_ms_max = (self.remark_max * 1000).saturating_mul(self.slow_clocks);
         config.split_huge = u32::from(self.split_huge);
         config.block_bytes = self.block().0;
         config.block_bytes_max = self.block_max().0;

@@ -275,13 +275,20 @@ fn why_nothing(policies: &[PolicyRuns]) -> String {
     }
 }
 
-/// Notes of all runs, each once, with the policy it is about.
+/// Notes of all runs, each once, with the policy it is about, unless it is about all.
 fn notes(policies: &[PolicyRuns], sweep: &[SweepRuns]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
+    let reports = || policies.iter().filter_map(|runs| runs.runs.as_ref().ok()).flatten();
+    let is_about_all = |note: &String| {
+        reports().count() > 1 && reports().all(|report| report.notes.contains(note))
+    };
     for runs in policies {
         let of_reports = runs.runs.iter().flatten().flat_map(|report| &report.notes);
         for note in of_reports.chain(&runs.failed) {
-            let note = format!("{}: {note}", runs.policy.name());
+            let note = match is_about_all(note) {
+                true => note.clone(),
+                false => format!("{}: {note}", runs.policy.name()),
+            };
             if !notes.contains(&note) {
                 notes.push(note);
             }

@@ -1,6 +1,7 @@
 //! The first process of the guest: it makes the guest look like the host, runs one command in it
 //! and tells the host how it went.
 
+mod clocks;
 mod enter;
 mod group;
 mod mounts;

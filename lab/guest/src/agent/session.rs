@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use super::enter::STATUS_NOT_EXECUTABLE;
 use super::plan::{Plan, Role};
 use super::streams::Wrap;
-use super::{Host, server, streams};
+use super::{Host, clocks, server, streams};
 use crate::error::{Context, Error, Result};
 use crate::frame::{Exit, Frame, Start};
 
@@ -26,6 +26,7 @@ use crate::frame::{Exit, Frame, Start};
 /// it wrote has then been sent.
 pub fn run(start: &Start, host: &Host, from_host: File) -> Result<Exit> {
     let facts = start.is_counted.then(facts).transpose()?;
+    clocks::slow(Path::new("/"), start.slow_clocks)?;
     spawn_beside(start)?;
     match &start.load {
         Some(load) => server::run(start, load, facts.as_ref(), host, from_host),

@@ -61,6 +61,8 @@ pub struct Request {
     /// A line for a shell that uses the command, a server then, for a while. It starts when the server
     /// listens, and it is what the host talks to; the server is stopped after it.
     pub load: Option<OsString>,
+    /// How many times as long what acts by the clock waits: the kernel's NUMA balancing, `khugepaged`.
+    pub slow_clocks: u32,
     /// Files and folders that a repeatable run needs besides what the command's words name.
     pub files: Vec<PathBuf>,
     /// What counts the command's accesses, if anything does.
@@ -115,6 +117,7 @@ impl Request {
             kernel_args: Vec::new(),
             kvm: false,
             beside: Vec::new(),
+            slow_clocks: 1,
             load: None,
             files: Vec::new(),
             instrument: None,

@@ -69,6 +69,7 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         groups: ids.2,
         umask: umask.as_raw_mode(),
         beside: request.beside.iter().map(bytes).collect(),
+        slow_clocks: request.slow_clocks,
         load: request
             .load
             .as_ref()

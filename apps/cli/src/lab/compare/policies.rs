@@ -156,7 +156,12 @@ impl ByHand {
 }
 
 /// The ways to try for a policy, or why it cannot be tried here.
-pub fn ways(policy: Policy, by_hand: &ByHand, point: &Point) -> Result<Vec<Way>, String> {
+pub fn ways(
+    policy: Policy,
+    by_hand: &ByHand,
+    point: &Point,
+    slow_clocks: u32,
+) -> Result<Vec<Way>, String> {
     match policy {
         Policy::FirstTouch => Ok(vec![Way::before::<&str>(&[])]),
         Policy::Interleave => {
@@ -171,15 +176,21 @@ pub fn ways(policy: Policy, by_hand: &ByHand, point: &Point) -> Result<Vec<Way>,
         Policy::Numad => {
             let numad = program("numad")?;
             // Looks as often as it can, every five seconds.
-            let beside = vec![numad.into_os_string(), "-i".into(), "5:5".into()];
-            let detail = Some("numad -i 5:5".to_owned());
+            let seconds = 5 * slow_clocks;
+            let interval = format!("{seconds}:{seconds}");
+            let detail = Some(format!("numad -i {interval}"));
+            let beside = vec![numad.into_os_string(), "-i".into(), interval.into()];
             Ok(vec![Way { beside, detail, ..Way::before::<&str>(&[]) }])
         }
         Policy::Hand => Ok(by_hand.ways(point)),
         Policy::Quartier | Policy::QuartierBalanced => {
             let quartier = std::env::current_exe()
                 .map_err(|error| format!("cannot find out where quartier is: {error}"))?;
-            let mut way = Way::before(&["quartier", "run", "--quiet", "--"]);
+            let slow = (slow_clocks > 1).then(|| format!("--slow-clocks={slow_clocks}"));
+            let options = ["--quiet"].into_iter().chain(slow.as_deref());
+            let words: Vec<_> =
+                ["quartier", "run"].into_iter().chain(options).chain(["--"]).collect();
+            let mut way = Way::before(&words);
             way.before[0] = quartier.into_os_string();
             way.is_balanced = policy == Policy::QuartierBalanced;
             let balanced = if way.is_balanced { ", numa_balancing=enable" } else { "" };
@@ -216,7 +227,7 @@ mod tests {
     fn the_command_stays_as_it_is_behind_what_sets_the_policy() {
         let command: Vec<OsString> = ["./a b", "-x"].map(Into::into).to_vec();
         let shown =
-            |policy, hand: &ByHand| ways(policy, hand, &point()).unwrap()[0].command(&command);
+            |policy, hand: &ByHand| ways(policy, hand, &point(), 1).unwrap()[0].command(&command);
         let none = by_hand(&[], &[]);
         assert_eq!(shown(Policy::FirstTouch, &none), command);
         let hand = shown(Policy::Hand, &by_hand(&["taskset  -c '0 -3'"], &[]));
@@ -225,12 +236,17 @@ mod tests {
             shown(Policy::Quartier, &none)[1..],
             ["run", "--quiet", "--", "./a b", "-x"].map(OsString::from)
         );
+        let slow = &ways(Policy::Quartier, &none, &point(), 200).unwrap()[0];
+        assert_eq!(
+            slow.command(&command)[2..4],
+            ["--quiet", "--slow-clocks=200"].map(OsString::from)
+        );
     }
 
     #[test]
     fn what_stands_in_the_commands_place_competes_with_what_is_before_it() {
         let shown = |hand: &ByHand| -> Vec<_> {
-            ways(Policy::Hand, hand, &point()).unwrap().iter().filter_map(Way::shown).collect()
+            ways(Policy::Hand, hand, &point(), 1).unwrap().iter().filter_map(Way::shown).collect()
         };
         let found = shown(&by_hand(&[], &["./by-hand 8"]));
         assert_eq!((found.len(), found[0].as_str()), (6, "numactl --physcpubind=0-1 --membind=0"));
@@ -252,7 +268,7 @@ mod tests {
     fn only_balancing_balances() {
         let ours = [Policy::Quartier, Policy::QuartierBalanced];
         for policy in [Policy::FirstTouch, Policy::NumaBalancing].into_iter().chain(ours) {
-            let way = &ways(policy, &by_hand(&[], &[]), &point()).unwrap()[0];
+            let way = &ways(policy, &by_hand(&[], &[]), &point(), 1).unwrap()[0];
             let is_balanced = way.kernel_arg() == "numa_balancing=enable";
             let balances = [Policy::NumaBalancing, Policy::QuartierBalanced];
             assert_eq!(is_balanced, balances.contains(&policy));
