@@ -42,8 +42,14 @@ impl Server {
         let thread = Thread::find(tid);
         let node = self.node_of(thread, tid);
         let region = self.regions.all()[at];
-        let (start, end) = self.window(&region, address, thread, node);
-        let to = node.filter(|node| self.history.lets_go(address, *node));
+        let block = self.orders.block_bytes;
+        // Several threads touched it, and we have served another: it is there, this one only goes on.
+        let is_late = !region.pending(address, block);
+        let (start, end) = match is_late {
+            true => block_of(address, block, &region),
+            false => self.window(&region, address, thread, node),
+        };
+        let to = node.filter(|node| !is_late && self.history.lets_go(address, *node));
         let served = match self.rung {
             Rung::Move => self.pull_by_move(&region, address, (start, end), to),
             _ => self.pull_by_protection(&region, address, (start, end), to),
@@ -57,11 +63,14 @@ impl Server {
         if pulled.moved > 0 {
             self.moving_nanos += took_nanos;
         }
+        if is_late {
+            return Served::Done;
+        }
         if let Some(node) = node {
             self.history.note(start, end, node, pulled.moved > 0);
             self.note_borders(&region, (start, end), node);
         }
-        let settled = self.regions.all()[at].settle(start, end, self.orders.block_bytes) as u64;
+        let settled = self.regions.all()[at].settle(start, end, block) as u64;
         let outcome = if pulled.moved > 0 { Counter::BlocksMoved } else { Counter::BlocksKept };
         slot.add(outcome, settled);
         if let Some(thread) = thread {
@@ -134,7 +143,7 @@ impl Server {
             end += block;
         }
         let end = end.min(region.end);
-        (start, self.before_huge_page(region, region.block_start(address, block) + block, end))
+        (start, self.before_huge_page(region, first + pull, end))
     }
 
     /// A huge page is pulled whole by a thread that is on its node already, or that touches it first
