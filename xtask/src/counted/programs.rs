@@ -72,15 +72,15 @@ pub const DEMO: Program = Program {
 /// enough that its data does not fit a last level.
 pub const PROGRAMS: [Program; 5] = [
     Program {
-        command: "sh power.sh 4096 40",
-        hand_instead: Some("sh power-by-hand.sh 4096 40"),
+        command: "sh power.sh 2560 80",
+        hand_instead: Some("sh power-by-hand.sh 2560 80"),
         ..DEMO
     },
     Program {
         name: "numpy-pthreads",
         files: &[POWER, POWER_PTHREADS],
         prepare: &[],
-        command: "sh power.sh 4096 40",
+        command: "sh power.sh 2560 80",
         hand: WITHOUT_OPENMP,
         hand_instead: None,
     },
@@ -88,7 +88,8 @@ pub const PROGRAMS: [Program; 5] = [
         name: "gromacs",
         files: &[("topol.top", WATER), ("run.mdp", DYNAMICS)],
         prepare: &[
-            "gmx -quiet solvate -cs spc216 -box 5 5 5 -o conf.gro -p topol.top",
+            // As many times the equilibrated box as fit: elsewhere molecules would overlap at its borders.
+            "gmx -quiet solvate -cs spc216 -box 5.58618 5.58618 5.58618 -o conf.gro -p topol.top",
             "gmx -quiet grompp -f run.mdp -c conf.gro -p topol.top -o run.tpr -maxwarn 5",
         ],
         command: "env OMP_NUM_THREADS=8 gmx -quiet mdrun -s run.tpr -ntmpi 1 -ntomp 8 -pin off \
@@ -99,7 +100,7 @@ pub const PROGRAMS: [Program; 5] = [
     Program {
         name: "tachyon",
         files: &[("scene.py", include_str!("scene.py"))],
-        prepare: &["/usr/bin/python3 scene.py 20000 256 > scene.dat"],
+        prepare: &["/usr/bin/python3 scene.py 20000 1024 > scene.dat"],
         command: "tachyon-nox scene.dat -numthreads 8 -o /tmp/out.tga",
         hand: WITHOUT_OPENMP,
         hand_instead: None,

@@ -23,6 +23,9 @@ pub struct Args {
     /// The kernel that they run on
     #[arg(long, default_value = "7.3")]
     kernel: String,
+    /// How many times as long what acts by the clock waits: a counted guest is so much slower
+    #[arg(long, default_value_t = 200)]
+    slow_clocks: u32,
     /// Runs of each policy
     #[arg(long, default_value_t = 2)]
     runs: u32,
@@ -46,8 +49,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let place = Place::new(args.quartier.as_deref(), &args.work)?;
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
     let runs = args.runs.to_string();
-    let options = ["--kernel", &args.kernel, "--runs", &runs, "--recordings", RECORDINGS];
-    let options = options.map(AsRef::as_ref);
+    let slow_clocks = args.slow_clocks.to_string();
+    let options = [
+        ["--kernel", &args.kernel],
+        ["--slow-clocks", &slow_clocks],
+        ["--runs", &runs],
+        ["--recordings", RECORDINGS],
+    ];
+    let options = options.as_flattened().iter().map(AsRef::as_ref).collect::<Vec<_>>();
     let wanted = |program: &&Program| {
         args.names.is_empty() || args.names.iter().any(|name| name == program.name)
     };

@@ -106,9 +106,10 @@ impl Server {
         Served::Done
     }
 
-    /// The range to pull for a touch: a few blocks, or twice the last pull if the thread goes on where
-    /// that ended, as read-ahead does; a single block where two nodes' parts meet. Never a block that
-    /// somebody has pulled already, or that a thread of another node touched the last time.
+    /// The range to pull for a touch: a few blocks from there on, or twice the last pull if the thread goes
+    /// on where that ended, as read-ahead does; fewer blocks are made up for by those before. A single block
+    /// where two nodes' parts meet. Never a block that somebody has pulled already, or that a thread of
+    /// another node touched the last time.
     fn window(
         &mut self,
         region: &Region,
@@ -120,30 +121,25 @@ impl Server {
             return huge;
         }
         let (block, pull) = (self.orders.block_bytes, self.orders.pull_bytes());
-        let first = region.block_start(address, pull);
+        let grid = region.block_start(address, block);
         let history = &mut self.history;
-        let is_border =
-            history.is_border(first.saturating_sub(pull), first.saturating_add(2 * pull));
-        let (first, pull) =
-            if is_border { (region.block_start(address, block), block) } else { (first, pull) };
+        if history.is_border(grid.saturating_sub(pull), grid.saturating_add(block + pull)) {
+            return block_of(address, block, region);
+        }
         let mut may_take = |address| {
             region.pending(address, block) && node.is_none_or(|node| history.is_of(address, node))
         };
-        let mut start = region.block_start(address, block);
-        let mut end = start.saturating_add(block);
-        while start > first.max(region.start) && may_take(start - block) {
-            start -= block;
-        }
-        let start = start.max(region.start);
-        let sweep = thread.and_then(|thread| thread.sweep(start)).unwrap_or(0);
-        let longest = (2 * sweep).min(self.orders.block_bytes_max);
-        let longest = if is_border { block } else { longest };
-        let limit = first.saturating_add(longest.max(pull)).min(region.end);
-        while end < limit && may_take(end) {
+        let (mut start, mut end) = (grid, grid.saturating_add(block));
+        let sweep = thread.and_then(|thread| thread.sweep(start.max(region.start))).unwrap_or(0);
+        let longest = (2 * sweep).min(self.orders.block_bytes_max).max(pull);
+        while end < grid.saturating_add(longest).min(region.end) && may_take(end) {
             end += block;
         }
+        while end - start < pull && start > region.start && may_take(start - block) {
+            start -= block;
+        }
         let end = end.min(region.end);
-        (start, self.before_huge_page(region, first + pull, end))
+        (start.max(region.start), self.before_huge_page(region, grid.saturating_add(pull), end))
     }
 
     /// A huge page is pulled whole by a thread that is on its node already, or that touches it first
