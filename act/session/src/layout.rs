@@ -206,6 +206,12 @@ impl Config {
     /// well make new ones.
     pub const HELPER_IDLE_MS: u32 = 1000;
 
+    /// A block.
+    pub const BLOCK_BYTES: u64 = 16 << 10;
+
+    /// What a sweep's touch pulls at most: a huge page.
+    pub const BLOCK_BYTES_MAX: u64 = 2 << 20;
+
     /// Until the first round of marking.
     pub const REMARK_MS_FIRST: u32 = 100;
 
@@ -227,8 +233,8 @@ impl Config {
             helper_idle_ms: Self::HELPER_IDLE_MS,
             remark_ms_max: Self::REMARK_MS_MAX,
             remark_ms_first: Self::REMARK_MS_FIRST,
-            block_bytes: 16 << 10,
-            block_bytes_max: 2 << 20,
+            block_bytes: Self::BLOCK_BYTES,
+            block_bytes_max: Self::BLOCK_BYTES_MAX,
             allowed,
             isolated: CpuBits::EMPTY,
             start: CpuBits::EMPTY,

@@ -50,13 +50,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
     let runs = args.runs.to_string();
     let slow_clocks = args.slow_clocks.to_string();
-    let options = [
-        ["--kernel", &args.kernel],
-        ["--slow-clocks", &slow_clocks],
-        ["--runs", &runs],
-        ["--recordings", RECORDINGS],
-    ];
-    let options = options.as_flattened().iter().map(AsRef::as_ref).collect::<Vec<_>>();
+    let guest = ["--kernel", &args.kernel, "--slow-clocks", &slow_clocks];
+    let runs = ["--runs", &runs, "--recordings", RECORDINGS];
+    let options = [guest, runs].concat().into_iter().map(AsRef::as_ref).collect::<Vec<_>>();
     let wanted = |program: &&Program| {
         args.names.is_empty() || args.names.iter().any(|name| name == program.name)
     };

@@ -86,15 +86,6 @@ impl Removed {
         start: usize,
         end: usize,
         taking_since: Option<u64>,
-    ) -> Option<(usize, usize)> {
-        self.overlapping_at(start, end, taking_since, sys::now_nanos())
-    }
-
-    fn overlapping_at(
-        &self,
-        start: usize,
-        end: usize,
-        taking_since: Option<u64>,
         now_nanos: u64,
     ) -> Option<(usize, usize)> {
         let matters = |note: &Note| {
@@ -267,7 +258,7 @@ mod tests {
     fn what_is_dropped_is_remembered_for_a_while() {
         let mut removed = Removed::default();
         removed.note(0x2000, 0x4000, NOW);
-        let overlapping = |start, end, since, now| removed.overlapping_at(start, end, since, now);
+        let overlapping = |start, end, since, now| removed.overlapping(start, end, since, now);
         assert_eq!(overlapping(0x3000, 0x9000, None, NOW + 1), Some((0x2000, 0x4000)));
         assert_eq!(overlapping(0x4000, 0x9000, None, NOW + 1), None, "beside it");
         let later = NOW + REMOVAL_NANOS;
@@ -287,12 +278,12 @@ mod tests {
         let later = NOW + 4 * REMOVED_MAX as u64;
         for i in 0..4 * REMOVED_MAX {
             let (start, end) = range(i);
-            assert!(removed.overlapping_at(start, end, None, later).is_some(), "{i} was forgotten");
+            assert!(removed.overlapping(start, end, None, later).is_some(), "{i} was forgotten");
         }
         let (start, end) = range(0);
         removed.note(start, end, NOW + 2 * REMOVAL_NANOS);
         assert_eq!(
-            removed.overlapping_at(range(9).0, range(9).1, None, NOW + 2 * REMOVAL_NANOS),
+            removed.overlapping(range(9).0, range(9).1, None, NOW + 2 * REMOVAL_NANOS),
             None
         );
     }
@@ -305,6 +296,6 @@ mod tests {
             removed.note(0x8000, 0x9000, NOW + i);
         }
         assert_eq!(removed.squeezed_out.end, 0);
-        assert!(removed.overlapping_at(0x1000, 0x2000, None, NOW + 1).is_some());
+        assert!(removed.overlapping(0x1000, 0x2000, None, NOW + 1).is_some());
     }
 }

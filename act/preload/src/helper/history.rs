@@ -2,6 +2,8 @@
 //! rest (the thesis's FMM case). A block follows its first toucher; once it was moved, it moves again
 //! only for a node that touched it first in two rounds, one after the other; then it stays.
 
+use std::ops::Range;
+
 use quartier_kernel::sys::{self, SysResult};
 
 use crate::own;
@@ -52,28 +54,21 @@ impl History {
         self.known(address / self.block_bytes).node.is_none_or(|known| known == node)
     }
 
-    /// The nodes of the blocks of `[start, end)` that were touched, as of the last time.
-    pub(super) fn nodes(&mut self, start: usize, end: usize) -> impl Iterator<Item = u32> {
-        let blocks = start / self.block_bytes..end.div_ceil(self.block_bytes);
-        blocks.filter_map(|block| self.known(block).node)
-    }
-
     /// Whether the parts of two nodes meet in `[start, end)`: blocks that one of them touches round after
     /// round, then such of the other.
     pub(super) fn is_border(&mut self, start: usize, end: usize) -> bool {
-        let blocks = start / self.block_bytes..end.div_ceil(self.block_bytes);
-        let known = blocks.map(|block| self.known(block)).filter(|known| known.is_steady);
-        nr_changes(known.filter_map(|known| known.node)) == 1
+        let known = self.blocks(start, end).map(|block| self.known(block));
+        nr_changes(known.filter(|known| known.is_steady)) == 1
     }
 
     /// How often the node changes from one touched block of `[start, end)` to the next.
     pub(super) fn nr_borders(&mut self, start: usize, end: usize) -> usize {
-        nr_changes(self.nodes(start, end))
+        nr_changes(self.blocks(start, end).map(|block| self.known(block)))
     }
 
     /// Blocks of `[start, end)` were touched from `node`, and moved there or not.
     pub(super) fn note(&mut self, start: usize, end: usize, node: u32, moved: bool) {
-        for block in start / self.block_bytes..end.div_ceil(self.block_bytes) {
+        for block in self.blocks(start, end) {
             let known = self.known(block);
             let moves = (known.moves + u32::from(moved)).min(MOVES_MAX);
             let is_steady = u32::from(known.node == Some(node));
@@ -84,13 +79,18 @@ impl History {
 
     /// Nothing is known of `[start, end)` any more: the program has new threads, or asks itself.
     pub(super) fn forget(&mut self, start: usize, end: usize) {
-        let (first, last) = (start / self.block_bytes, end.div_ceil(self.block_bytes));
-        if last - first >= NR_ENTRIES {
+        let blocks = self.blocks(start, end);
+        if blocks.len() >= NR_ENTRIES {
             // SAFETY: our own mapping, which reads as zero afterwards: nothing known.
             let _ = unsafe { sys::madvise(self.entries as usize, BYTES, libc::MADV_DONTNEED) };
             return;
         }
-        (first..last).for_each(|block| *self.entry(block) = 0);
+        blocks.for_each(|block| *self.entry(block) = 0);
+    }
+
+    /// The numbers of the blocks that overlap `[start, end)`.
+    fn blocks(&self, start: usize, end: usize) -> Range<usize> {
+        start / self.block_bytes..end.div_ceil(self.block_bytes)
     }
 
     fn known(&mut self, block: usize) -> Known {
@@ -118,7 +118,9 @@ fn tag(block: usize) -> u32 {
     ((block / NR_ENTRIES) as u32) << KNOWN_BITS
 }
 
-fn nr_changes(mut nodes: impl Iterator<Item = u32>) -> usize {
+/// How often the node changes from one block that is known to the next.
+fn nr_changes(known: impl Iterator<Item = Known>) -> usize {
+    let mut nodes = known.filter_map(|known| known.node);
     let Some(mut last) = nodes.next() else { return 0 };
     nodes.filter(|node| std::mem::replace(&mut last, *node) != *node).count()
 }

@@ -269,7 +269,8 @@ impl Server {
                 continue;
             };
             let mut to = end.min(current.end);
-            if let Some((first, last)) = self.removed.overlapping(at, to, self.taking_since) {
+            let dropped = self.removed.overlapping(at, to, self.taking_since, sys::now_nanos());
+            if let Some((first, last)) = dropped {
                 if first <= at {
                     at = last;
                     continue;

@@ -13,6 +13,8 @@ use quartier_lab::{
     resolve_program,
 };
 
+use crate::numbers::number;
+
 /// What guest to boot, and how.
 #[derive(Debug, clap::Args)]
 pub struct GuestArgs {
@@ -50,7 +52,7 @@ pub struct GuestArgs {
     /// numad and Quartier's rounds): programs run some 100 to 300 times slower here than the clock
     #[arg(
         long, value_name = "N", default_value_t = 1, hide_default_value = true,
-        value_parser = clap::value_parser!(u32).range(1..=10_000)
+        allow_negative_numbers = true, value_parser = number(1..=10_000u32)
     )]
     pub slow_clocks: u32,
     /// End the run after this many seconds

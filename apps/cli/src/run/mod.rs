@@ -36,10 +36,6 @@ Examples:
 
 Exit status: the program's own; 128 + N if signal N ended it; 2 if it could not be run.";
 
-/// What `--block` and `--block-max` are by default.
-const BLOCK: Bytes = Bytes(16 << 10);
-const BLOCK_MAX: Bytes = Bytes(2 << 20);
-
 /// Options of `quartier run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -170,11 +166,11 @@ impl Args {
     }
 
     fn block(&self) -> Bytes {
-        self.block.unwrap_or(BLOCK)
+        self.block.unwrap_or(Bytes(Config::BLOCK_BYTES))
     }
 
     fn block_max(&self) -> Bytes {
-        self.block_max.unwrap_or(BLOCK_MAX)
+        self.block_max.unwrap_or(Bytes(Config::BLOCK_BYTES_MAX))
     }
 
     /// Why the runtime would be of no use at all in this program.

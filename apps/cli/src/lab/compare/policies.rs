@@ -187,9 +187,9 @@ pub fn ways(
             let quartier = std::env::current_exe()
                 .map_err(|error| format!("cannot find out where quartier is: {error}"))?;
             let slow = (slow_clocks > 1).then(|| format!("--slow-clocks={slow_clocks}"));
-            let options = ["--quiet"].into_iter().chain(slow.as_deref());
-            let words: Vec<_> =
-                ["quartier", "run"].into_iter().chain(options).chain(["--"]).collect();
+            let mut words = vec!["quartier", "run", "--quiet"];
+            words.extend(slow.as_deref());
+            words.push("--");
             let mut way = Way::before(&words);
             way.before[0] = quartier.into_os_string();
             way.is_balanced = policy == Policy::QuartierBalanced;
