@@ -2,6 +2,7 @@
 //! errno, userfaultfd and the page map. No call here allocates, locks or panics.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+pub mod mappings;
 pub mod pagemap;
 pub mod sys;
 pub mod uffd;

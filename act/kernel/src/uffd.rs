@@ -262,6 +262,25 @@ impl Uffd {
         result == Err(Errno::EAGAIN)
     }
 
+    /// Whether a touch of the page would be told of; `None` while the program is changing its mappings. Asked
+    /// by a copy of `nothing`, an address where nothing is mapped, which fails after the kernel has looked.
+    #[must_use]
+    pub fn is_registered(self, page: usize, nothing: usize) -> Option<bool> {
+        // SAFETY: there is nothing to copy from.
+        match unsafe { self.copy(page, nothing, sys::PAGE) }.1 {
+            Err(error) if self.is_change(error) => None,
+            Err(Errno::ENOENT) => Some(false),
+            _ => Some(true),
+        }
+    }
+
+    /// Whether a call failed because the program is changing its mappings. The kernel looks for changes before
+    /// it looks for the mapping: one that comes in between is no `EAGAIN`.
+    #[must_use]
+    pub fn is_change(self, error: Errno) -> bool {
+        error == Errno::EAGAIN || error == Errno::ENOENT && self.mappings_changing()
+    }
+
     /// Fills missing pages at `dst` with a copy of `src` and wakes; gives the bytes done.
     ///
     /// # Safety

@@ -35,7 +35,7 @@ pub use arena::Arena;
 pub use device::from_launcher;
 pub use runtime::{end, start};
 
-use quartier_kernel::{pagemap, sys, uffd};
+use quartier_kernel::{mappings, pagemap, sys, uffd};
 use quartier_session::{CpuBits, Session};
 
 /// Where a thread is to start.

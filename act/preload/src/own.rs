@@ -12,6 +12,9 @@ use syscalls::{Errno, Sysno, syscall};
 /// programs (`0x5555…`) and the mappings that the kernel places from the top down.
 pub const ZONE: Range<usize> = 0x3a00_0000_0000..0x5000_0000_0000;
 
+/// An address where nothing is ever mapped.
+pub const NOTHING: usize = ZONE.end - HUGE;
+
 /// How often a place is tried that somebody else has, each time farther from the last.
 const TRIES: u32 = 24;
 
@@ -30,7 +33,7 @@ pub fn map_around(below: usize, above: usize) -> SysResult {
     let step = room_below + above.next_multiple_of(HUGE) + HUGE;
     for attempt in 0..TRIES {
         let start = NEXT.fetch_add(step << attempt, Ordering::Relaxed);
-        if !ZONE.contains(&start) || ZONE.end - start < step {
+        if !ZONE.contains(&start) || NOTHING.saturating_sub(start) < step {
             // Round again: what lay at the start is mostly given back by now.
             NEXT.store(ZONE.start, Ordering::Relaxed);
             continue;

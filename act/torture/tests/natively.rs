@@ -52,6 +52,7 @@ hazards! {
     exec_with_threads_lets_the_old_memory_go: "exec_threads",
     a_program_that_loses_rights_goes_on: "fewer_rights",
     children_inherit_no_lock_of_the_runtimes: "fork_storm",
+    memory_moves_to_where_other_was_freed: "freed_and_moved",
     whoever_kills_the_helper_loses_no_data: "helper_killed",
     a_program_with_nothing_special_runs: "just_runs",
     the_kernel_reads_and_writes_for_the_program: "kernel_io",

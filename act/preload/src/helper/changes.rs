@@ -27,9 +27,6 @@ struct Note {
     at_nanos: u64,
 }
 
-/// How often a range is tried again while the program is changing its mappings.
-pub(super) const CHANGE_TRIES: usize = 10_000;
-
 /// How often a registration is ended anew because the program changed its mappings meanwhile. After
 /// that it stays: touches there are slow, but right.
 const UNREGISTER_TRIES: usize = 16;
@@ -118,23 +115,14 @@ impl Server {
     /// it, the registration is put back at once: nobody may touch the new place before we have read.
     pub(super) fn unregister(&mut self, start: usize, end: usize) {
         for _ in 0..UNREGISTER_TRIES {
-            self.read_changes();
+            if !self.read_changes() {
+                continue;
+            }
             self.for_each_gap(start, end, Self::unregister_gap);
             if self.rung != Rung::Move || !self.uffd.mappings_changing() {
                 return;
             }
             self.for_each_gap(start, end, Self::register_gap);
-        }
-    }
-
-    /// Reads what the program changes, until it has gone on.
-    fn read_changes(&mut self) {
-        for _ in 0..CHANGE_TRIES {
-            if self.rung != Rung::Move || !self.uffd.mappings_changing() {
-                return;
-            }
-            self.read_messages();
-            sys::sleep_micros(20);
         }
     }
 
@@ -207,43 +195,15 @@ impl Server {
     }
 
     /// The program drops data (`MADV_DONTNEED`, `MADV_FREE`): from now on it reads as zero.
-    pub(super) fn forget_data(&mut self, start: usize, end: usize) {
+    pub(super) fn forget_data(&mut self, mut start: usize, end: usize) {
         if self.rung != Rung::Move {
             return;
         }
         self.removed.note(start, end, sys::now_nanos());
-        self.drop_data(start, end);
-    }
-
-    /// What is in the shadow of a range is nobody's any more.
-    fn drop_data(&mut self, start: usize, end: usize) {
-        if self.rung != Rung::Move {
-            return;
-        }
-        let mut at = self.regions.first_after(start);
-        while let Some(region) = self.regions.all().get(at).copied() {
-            if region.start >= end {
-                break;
-            }
+        while let Some(region) = self.regions.first_of_newest(start, end) {
             let (first, last) = (start.max(region.start), end.min(region.end));
             self.drop_shadow(region.shadow_of(first), last - first);
-            at += 1;
-        }
-    }
-
-    /// The program unmapped a range. The kernel tells us when it has done so: there is nothing to wait for.
-    pub(super) fn forget_range(&mut self, start: usize, end: usize) {
-        self.drop_data(start, end);
-        self.regions.cut(start);
-        self.regions.cut(end);
-        loop {
-            let at = self.regions.first_after(start);
-            match self.regions.all().get(at) {
-                Some(region) if region.start >= start && region.end <= end => {
-                    self.regions.remove(at).free(self.uffd);
-                }
-                _ => return,
-            }
+            start = region.end;
         }
     }
 }

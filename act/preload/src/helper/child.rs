@@ -10,7 +10,7 @@ impl Server {
     /// A child was forked past the C library: it gets a copy of all that it would miss.
     pub(super) fn serve_child(&mut self, child: Uffd) {
         for at in 0..self.regions.len() {
-            let region = self.regions.all()[at];
+            let region = self.regions.nth(at);
             let (first, last) = (region.shadow_of(region.start), region.shadow_of(region.end));
             for run in self.pagemap.runs(first, last).map_while(Result::ok) {
                 self.copy_to_child(child, region.shadow_delta, run.start(), run.end());

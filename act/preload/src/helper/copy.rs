@@ -67,7 +67,7 @@ impl Server {
             match copied {
                 Ok(_) => {}
                 Err(Errno::EAGAIN) if done > 0 => {}
-                Err(Errno::EAGAIN) => {
+                Err(error) if self.uffd.is_change(error) => {
                     result = Err(Errno::EAGAIN);
                     break;
                 }
@@ -94,7 +94,7 @@ impl Server {
         // SAFETY: the shadow holds what the program has at `dst`.
         match unsafe { self.uffd.copy(dst, shadow, PAGE) }.1 {
             Ok(_) => self.drop_shadow(shadow, PAGE),
-            Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+            Err(error) if self.uffd.is_change(error) => return Err(Errno::EAGAIN),
             Err(_) => self.leave(dst),
         }
         Ok(())

@@ -165,6 +165,7 @@ impl Server {
         for fence in self.fences.take_wanted() {
             let has_room = self.regions.len() + self.fences.nr_up < self.room.regions;
             if has_room
+                && self.settle()
                 && self.history.has_borders(fence.huge_page())
                 && self.end_marking(fence.page)
                 && fence.put_up(self.bell)

@@ -3,7 +3,7 @@
 use quartier_session::{Counter, Reason, Rung};
 use syscalls::Errno;
 
-use super::changes::CHANGE_TRIES;
+use super::moves::CHANGE_TRIES;
 use super::regions::Region;
 use super::serve::Server;
 use crate::maps::{self, Range};
@@ -27,6 +27,9 @@ impl Server {
         self.room = self.room_allowed();
         for _ in 0..PASSES_MAX {
             self.read_messages();
+            if !self.regions.are_settled() && !self.read_changes() {
+                break;
+            }
             self.mark_settled(start, end);
             let events = self.nr_events;
             let result = maps::for_each_private(|range| {
@@ -209,12 +212,33 @@ impl Server {
         self.room.side_bytes = left;
         // The range first: from here on a touch of a page that is on its way waits for us.
         let registered = self.uffd.register(start, len, uffd::MODE_MISSING);
-        let taken = registered.and_then(|_| self.move_into_shadow(region, (start, end), false));
+        let taken = registered.and_then(|_| match self.lies_in_one_mapping(start, end) {
+            true => self.move_into_shadow(region, (start, end), false),
+            false => Ok(None),
+        });
         if !matches!(taken, Ok(Some(_))) {
             self.unregister(start, end);
             region.free(self.uffd);
         }
         Ok(taken?.unwrap_or(0) / PAGE)
+    }
+
+    /// Whether a range that we have registered is all in one mapping. If not, the program changed it meanwhile:
+    /// where it had nothing then, it may have something by now that is not registered, and nobody would tell
+    /// us what becomes of that. One mapping is registered as a whole or not at all.
+    fn lies_in_one_mapping(&self, start: usize, end: usize) -> bool {
+        match self.mappings.at(start) {
+            Ok((_, last)) => last >= end,
+            Err(Errno::ENOTTY) => {
+                let mut is_one = false;
+                let _ = maps::for_each(|mapping| {
+                    is_one |= mapping.start <= start && mapping.end >= end;
+                    mapping.end <= start
+                });
+                is_one
+            }
+            Err(_) => false,
+        }
     }
 
     /// Moves `[start, end)` of a region, whose range is registered, into its shadow; gives the bytes

@@ -18,6 +18,7 @@ mod letterbox;
 mod look;
 mod mark;
 mod mates;
+mod moves;
 mod pull;
 mod regions;
 mod room;

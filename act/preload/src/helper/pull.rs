@@ -35,6 +35,9 @@ struct Pulled {
 impl Server {
     /// Serves a touch: pulls the block there, and as much after it as the thread's sweep deserves.
     pub(super) fn serve_touch(&mut self, address: usize, tid: i32) -> Served {
+        if !self.settle() {
+            return Served::AfterEvents;
+        }
         let Some(at) = self.regions.find(address) else {
             return self.serve_stray(address);
         };

@@ -13,6 +13,15 @@ const PENDING: u8 = 1;
 /// Bytes before the block flags: how many regions use them.
 const HEAD_BYTES: usize = size_of::<AtomicUsize>();
 
+/// One move of a mapping by `mremap`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// Where the mapping begins by now.
+    pub start: usize,
+    /// Which move it was, from 1 on.
+    pub number: usize,
+}
+
 /// A marked range of the program.
 ///
 /// On the `move` rung its pages lie `shadow_delta` bytes away until they are pulled, and whether a
@@ -34,6 +43,8 @@ pub struct Region {
     /// How far `mremap` has moved it (wrapping): the blocks moved with it, so their bounds need not be
     /// multiples of their size any more.
     moved_by: usize,
+    /// How the mapping that it lies in came there, if it was moved.
+    pub(super) arrival: Arrival,
     flags_origin: usize,
     flags_len: usize,
 }
@@ -94,6 +105,7 @@ impl Region {
             nr_pending: nr_blocks,
             side,
             moved_by: 0,
+            arrival: Arrival::default(),
             flags_origin: start / block_bytes,
             flags_len: nr_blocks,
         };
@@ -107,6 +119,11 @@ impl Region {
     /// The shadow address of an address.
     pub fn shadow_of(&self, address: usize) -> usize {
         address.wrapping_add(self.shadow_delta)
+    }
+
+    /// Whether a part of it lies in `[start, end)`.
+    pub fn overlaps(&self, start: usize, end: usize) -> bool {
+        self.start < end && start < self.end
     }
 
     /// How many regions use the side mapping.
@@ -147,6 +164,19 @@ impl Region {
     pub fn pending(&self, address: usize, block_bytes: usize) -> bool {
         self.flag_at(address, block_bytes)
             .is_some_and(|flag| flag.load(Ordering::Relaxed) == PENDING)
+    }
+
+    /// The same region after `mremap` moved it with all of `[from, ..)`: its place in the shadow stays.
+    pub(super) fn moved(self, from: usize, arrival: Arrival) -> Self {
+        let to = arrival.start;
+        Self {
+            arrival,
+            moved_by: self.moved_by.wrapping_add(to).wrapping_sub(from),
+            start: self.start - from + to,
+            end: self.end - from + to,
+            shadow_delta: self.shadow_delta.wrapping_add(from).wrapping_sub(to),
+            ..self
+        }
     }
 
     /// Notes the blocks in `[start, end)` as pulled; gives how many were pending.
@@ -205,40 +235,59 @@ impl Region {
     }
 }
 
-/// The table, sorted by start.
+/// The table, sorted by start, no two overlapping.
 #[derive(Debug)]
-pub struct Regions(Table<Region>);
+pub struct Regions {
+    pub(super) table: Table<Region>,
+    /// What has just moved, the oldest first, until it is known that nothing else was there: see `moves`.
+    pub(super) arrived: Table<Region>,
+    pub(super) nr_moves: usize,
+    /// Where it moved from: each time the kernel tells of the old place, too, that it was unmapped.
+    pub(super) left: Table<(usize, usize)>,
+    /// The program unmapped something where a region has arrived: that one, or what was there before.
+    pub(super) in_doubt: bool,
+}
 
 impl Regions {
     /// An empty table.
     pub fn new() -> SysResult<Self> {
-        Table::new().map(Self)
+        Ok(Self {
+            table: Table::new()?,
+            arrived: Table::new()?,
+            left: Table::new()?,
+            nr_moves: 0,
+            in_doubt: false,
+        })
     }
 
     /// All regions.
     pub fn all(&mut self) -> &mut [Region] {
-        self.0.all()
+        self.table.all()
     }
 
     /// How many regions there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.table.len() + self.arrived.len()
     }
 
     /// Makes sure that `count` more regions fit; a region that is cut becomes two.
     pub fn make_room(&mut self, count: usize) -> SysResult<()> {
-        self.0.make_room(count)
+        // Any of them may move, and come back.
+        let count = self.len() + count;
+        self.table.make_room(count)?;
+        self.arrived.make_room(count)?;
+        self.left.make_room(count)
     }
 
     /// Enters a region.
     pub fn insert(&mut self, region: Region) -> SysResult<()> {
         let at = self.all().partition_point(|other| other.start < region.start);
-        self.0.insert(at, region)
+        self.table.insert(at, region)
     }
 
     /// Takes the region at an index out.
     pub fn remove(&mut self, at: usize) -> Region {
-        self.0.remove(at)
+        self.table.remove(at)
     }
 
     /// The index of the region that holds an address.
@@ -256,49 +305,50 @@ impl Regions {
     /// Cuts regions at `address`, so that none lies across it. There must be room for one more.
     pub fn cut(&mut self, address: usize) {
         let Some(at) = self.find(address) else { return };
-        let left = &mut self.all()[at];
-        if left.start == address {
-            return;
-        }
-        let right = Region { start: address, ..*left };
-        left.end = address;
-        if self.insert(right).is_ok() {
-            right.users().fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.all()[at].end = right.end;
+        let end = self.all()[at].end;
+        if let Some(right) = take_at(&mut self.table, at, address, end) {
+            let _ = self.insert(right);
         }
     }
 
-    /// `mremap` moved `[from, from + len)` to `to`: the data's place in the shadow stays. There must
-    /// be room for two more.
-    pub fn moved(&mut self, from: usize, to: usize, len: usize) {
-        self.cut(from);
-        self.cut(from + len);
-        loop {
-            let at = self.first_after(from);
-            let Some(region) = self.all().get(at).copied() else { return };
-            if region.start < from || region.start >= from + len {
-                return;
-            }
-            let mut region = self.remove(at);
-            region.moved_by = region.moved_by.wrapping_add(to).wrapping_sub(from);
-            region.start = region.start - from + to;
-            region.end = region.end - from + to;
-            region.shadow_delta = region.shadow_delta.wrapping_add(from).wrapping_sub(to);
-            // There is room: one was taken out just now.
-            let _ = self.insert(region);
-            if to == from {
-                return;
-            }
+    /// Takes out the part that lies in `[start, end)` of the first region that overlaps it. There must be room
+    /// for one more.
+    pub fn take(&mut self, start: usize, end: usize) -> Option<Region> {
+        let at = self.first_in(start, end)?;
+        take_at(&mut self.table, at, start, end)
+    }
+
+    /// The index of the first region that overlaps `[start, end)`.
+    pub(super) fn first_in(&mut self, start: usize, end: usize) -> Option<usize> {
+        let at = self.first_after(start);
+        self.all().get(at).is_some_and(|region| region.start < end).then_some(at)
+    }
+}
+
+/// Takes out the part of a region that lies in `[start, end)`; what is left stays where it was.
+pub(super) fn take_at(
+    table: &mut Table<Region>,
+    at: usize,
+    start: usize,
+    end: usize,
+) -> Option<Region> {
+    table.make_room(1).ok()?;
+    let whole = table.remove(at);
+    let taken = Region { start: start.max(whole.start), end: end.min(whole.end), ..whole };
+    let after = Region { start: taken.end, ..whole };
+    let before = Region { end: taken.start, ..whole };
+    for left in [after, before].into_iter().filter(|left| left.start < left.end) {
+        // There is room: for one more, and for the one that was taken.
+        if table.insert(at, left).is_ok() {
+            left.users().fetch_add(1, Ordering::Relaxed);
         }
     }
+    Some(taken)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     const BLOCK: usize = 65536;
 
@@ -341,29 +391,6 @@ mod tests {
     }
 
     #[test]
-    fn the_blocks_of_a_moved_region_move_with_it() {
-        let mut regions = Regions::new().unwrap();
-        regions.insert(Region::new(0x10_1000, 0x20_0000, BLOCK).unwrap()).unwrap();
-        regions.all()[0].settle(0x11_0000, 0x12_0000, BLOCK);
-        // Once up and once down, by no multiple of a block.
-        for (from, to) in [(0x10_1000, 0x50_3000), (0x50_3000, 0x4000)] {
-            let nr_pending = regions.all()[0].nr_pending;
-            regions.moved(from, to, 0xf_f000);
-            let region = &mut regions.all()[0];
-            assert_eq!((region.start, region.end), (to, to + 0xf_f000));
-            assert_eq!(region.recount(BLOCK), nr_pending);
-            let block = (to + 0xf000, to + 0x1_f000);
-            assert_eq!(region.next_settled(to, BLOCK), Some(block));
-            assert_eq!(region.block_start(block.1 - 1, BLOCK), block.0);
-            assert!(region.pending(block.0 - 1, BLOCK) && region.pending(block.1, BLOCK));
-        }
-        let region = &mut regions.all()[0];
-        assert_eq!(region.settle(0x4000, region.end, BLOCK), 15);
-        assert_eq!(region.nr_pending, 0);
-        regions.remove(0).free(Uffd(-1));
-    }
-
-    #[test]
     fn a_window_from_within_a_block_to_within_another_settles_both() {
         let mut region = Region::new(0x10_1000, 0x1f_1000, BLOCK).unwrap();
         assert_eq!(region.settle(0x10_1000, 0x1f_1000, BLOCK), 16);
@@ -398,38 +425,6 @@ mod tests {
             assert!(flags_end <= shadow && shadow + 0x30_0000 <= side + len);
             assert_eq!(len, Region::side_bytes_of(start, start + 0x30_0000, BLOCK));
             region.free(Uffd(-1));
-        }
-    }
-
-    proptest! {
-        /// Moves and cuts never lose or misplace a page's shadow address.
-        #[test]
-        fn every_page_keeps_its_shadow(moves in prop::collection::vec((0usize..64, 1usize..20), 1..12)) {
-            let mut regions = Regions::new().unwrap();
-            let mut model = BTreeMap::new();
-            for n in 0..4 {
-                let start = 0x1000_0000 + n * 0x100_0000;
-                let mut region = Region::new(start, start + 16 * PAGE, BLOCK).unwrap();
-                region.shadow_delta = 0x7000_0000;
-                for page in 0..16 {
-                    model.insert(start + page * PAGE, start + page * PAGE + 0x7000_0000);
-                }
-                regions.insert(region).unwrap();
-            }
-            for (number, (pick, pages)) in moves.into_iter().enumerate() {
-                let Some(&from) = model.keys().nth(pick % model.len().max(1)) else { break };
-                let (to, len) = (0x9000_0000 + number * 0x100_0000, pages * PAGE);
-                regions.moved(from, to, len);
-                let moving: Vec<_> = model.range(from..from + len).map(|(k, v)| (*k, *v)).collect();
-                for (address, shadow) in moving {
-                    model.remove(&address);
-                    model.insert(address - from + to, shadow);
-                }
-            }
-            for (address, shadow) in model {
-                let at = regions.find(address).unwrap();
-                prop_assert_eq!(regions.all()[at].shadow_of(address), shadow);
-            }
         }
     }
 }

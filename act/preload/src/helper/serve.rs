@@ -12,12 +12,14 @@ use super::history::History;
 use super::letterbox::{BOX, Request};
 use super::look::{self, Statm};
 use super::mates;
+use super::moves::REGIONS_PER_MESSAGE;
 use super::pull::Served;
 use super::regions::Regions;
 use super::room::Room;
 use super::rounds::{Rounds, Seen};
 use super::station::Station;
 use crate::device::Guard;
+use crate::mappings::Mappings;
 use crate::pagemap::Pagemap;
 use crate::runtime::{self, Runtime};
 use crate::sys::{self, PAGE, SysResult};
@@ -25,9 +27,6 @@ use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
 
 /// Messages read at a time.
 const BATCH: usize = 64;
-
-/// Regions that a message may add: the range it is about is cut out of another at both ends.
-const REGIONS_PER_MESSAGE: usize = 2;
 
 /// Touches that may wait while the program changes its mappings. More are woken to try again.
 const WAITING_MAX: usize = 4096;
@@ -43,6 +42,7 @@ pub(super) struct Server {
     pub(super) rung: Rung,
     pub(super) uffd: Uffd,
     pub(super) pagemap: Pagemap,
+    pub(super) mappings: Mappings,
     pub(super) regions: Regions,
     pub(super) bell: Uffd,
     pub(super) program_pid: i32,
@@ -86,6 +86,7 @@ impl Server {
             rung,
             uffd,
             pagemap: Pagemap::open()?,
+            mappings: Mappings::open()?,
             regions: Regions::new()?,
             bell,
             program_pid,
@@ -263,9 +264,9 @@ impl Server {
                 }
             }
             Message::Fork { uffd } => self.serve_child(Uffd(uffd)),
-            Message::Remap { from, to, len } => self.regions.moved(from, to, len),
+            Message::Remap { from, to, len } => self.moved(from, to, len),
             Message::Remove { start, end } => self.forget_data(start, end),
-            Message::Unmap { start, end } => self.forget_range(start, end),
+            Message::Unmap { start, end } => self.unmapped(start, end),
             Message::Unknown => {}
         }
     }
@@ -336,6 +337,13 @@ impl Server {
     pub(super) fn give_back(&mut self, start: usize, end: usize) {
         self.lift_fences(start, end);
         loop {
+            while !self.settle() {
+                if sys::has_ended(self.program_pidfd) {
+                    return;
+                }
+                self.read_messages();
+                sys::sleep_micros(20);
+            }
             let at = self.regions.first_after(start);
             let Some(region) = self.regions.all().get(at).filter(|region| region.start < end)
             else {

@@ -58,6 +58,11 @@ impl<T: Copy> Table<T> {
         entry
     }
 
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
     /// All entries.
     pub fn all(&mut self) -> &mut [T] {
         // SAFETY: the first `len` entries were written by `insert`; `&mut self` is the only user.

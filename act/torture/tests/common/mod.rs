@@ -35,6 +35,7 @@ pub const HAZARDS: &[Hazard] = &[
     ("fork_storm", &[]),
     ("helper_killed", &[]),
     ("helper_killed", &["--forks"]),
+    ("freed_and_moved", &[]),
     ("just_runs", &[]),
     ("kernel_io", &[]),
     ("little_room", &["address-space"]),
