@@ -5,6 +5,7 @@ use quartier_kernel::uffd;
 use quartier_session::Rung;
 use syscalls::Errno;
 
+use super::regions::Region;
 use super::serve::Server;
 use crate::maps;
 
@@ -195,16 +196,26 @@ impl Server {
     }
 
     /// The program drops data (`MADV_DONTNEED`, `MADV_FREE`): from now on it reads as zero.
-    pub(super) fn forget_data(&mut self, mut start: usize, end: usize) {
+    pub(super) fn forget_data(&mut self, start: usize, end: usize) {
         if self.rung != Rung::Move {
             return;
         }
         self.removed.note(start, end, sys::now_nanos());
-        while let Some(region) = self.regions.first_of_newest(start, end) {
-            let (first, last) = (start.max(region.start), end.min(region.end));
-            self.drop_shadow(region.shadow_of(first), last - first);
-            start = region.end;
+        if self.forget_arrived(start, end) {
+            return;
         }
+        let mut from = start;
+        while let Some(at) = self.regions.first_in(from, end) {
+            let region = self.regions.all()[at];
+            self.drop_part(&region, start, end);
+            from = region.end;
+        }
+    }
+
+    /// What lies in `[start, end)` of a region reads as zero.
+    pub(super) fn drop_part(&mut self, region: &Region, start: usize, end: usize) {
+        let (first, last) = (start.max(region.start), end.min(region.end));
+        self.drop_shadow(region.shadow_of(first), last - first);
     }
 }
 

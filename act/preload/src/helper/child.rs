@@ -9,7 +9,8 @@ use super::serve::Server;
 impl Server {
     /// A child was forked past the C library: it gets a copy of all that it would miss.
     pub(super) fn serve_child(&mut self, child: Uffd) {
-        for at in 0..self.regions.len() {
+        // What has arrived first: the rest may have left from there.
+        for at in (0..self.regions.len()).rev() {
             let region = self.regions.nth(at);
             let (first, last) = (region.shadow_of(region.start), region.shadow_of(region.end));
             for run in self.pagemap.runs(first, last).map_while(Result::ok) {

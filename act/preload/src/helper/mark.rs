@@ -27,10 +27,14 @@ impl Server {
         self.room = self.room_allowed();
         for _ in 0..PASSES_MAX {
             self.read_messages();
-            if !self.regions.are_settled() && !self.read_changes() {
+            if !self.settle() && !self.read_changes() {
                 break;
             }
             self.mark_settled(start, end);
+            // Nothing is entered while what has moved is not in its place.
+            if !self.settle() && !self.read_changes() {
+                break;
+            }
             let events = self.nr_events;
             let result = maps::for_each_private(|range| {
                 let range =
@@ -227,17 +231,25 @@ impl Server {
     /// where it had nothing then, it may have something by now that is not registered, and nobody would tell
     /// us what becomes of that. One mapping is registered as a whole or not at all.
     fn lies_in_one_mapping(&self, start: usize, end: usize) -> bool {
-        match self.mappings.at(start) {
-            Ok((_, last)) => last >= end,
+        self.mapping_after(start).is_some_and(|(first, last)| first <= start && last >= end)
+    }
+
+    /// The mapping that holds an address, or the next one.
+    pub(super) fn mapping_after(&self, address: usize) -> Option<(usize, usize)> {
+        match self.mappings.at_or_after(address) {
+            Ok(mapping) => Some(mapping),
             Err(Errno::ENOTTY) => {
-                let mut is_one = false;
+                let mut found = None;
                 let _ = maps::for_each(|mapping| {
-                    is_one |= mapping.start <= start && mapping.end >= end;
-                    mapping.end <= start
+                    let is_before = mapping.end <= address;
+                    if !is_before {
+                        found = Some((mapping.start, mapping.end));
+                    }
+                    is_before
                 });
-                is_one
+                found
             }
-            Err(_) => false,
+            Err(_) => None,
         }
     }
 

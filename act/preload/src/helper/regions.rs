@@ -18,6 +18,8 @@ const HEAD_BYTES: usize = size_of::<AtomicUsize>();
 pub(super) struct Arrival {
     /// Where the mapping begins by now.
     pub start: usize,
+    /// Where what was moved of it ends.
+    pub end: usize,
     /// Which move it was, from 1 on.
     pub number: usize,
 }
@@ -45,6 +47,8 @@ pub struct Region {
     moved_by: usize,
     /// How the mapping that it lies in came there, if it was moved.
     pub(super) arrival: Arrival,
+    /// Whether something was unmapped where it has arrived, perhaps this.
+    pub(super) in_doubt: bool,
     flags_origin: usize,
     flags_len: usize,
 }
@@ -106,6 +110,7 @@ impl Region {
             side,
             moved_by: 0,
             arrival: Arrival::default(),
+            in_doubt: false,
             flags_origin: start / block_bytes,
             flags_len: nr_blocks,
         };
@@ -171,6 +176,7 @@ impl Region {
         let to = arrival.start;
         Self {
             arrival,
+            in_doubt: false,
             moved_by: self.moved_by.wrapping_add(to).wrapping_sub(from),
             start: self.start - from + to,
             end: self.end - from + to,
@@ -238,26 +244,18 @@ impl Region {
 /// The table, sorted by start, no two overlapping.
 #[derive(Debug)]
 pub struct Regions {
-    pub(super) table: Table<Region>,
+    table: Table<Region>,
     /// What has just moved, the oldest first, until it is known that nothing else was there: see `moves`.
     pub(super) arrived: Table<Region>,
     pub(super) nr_moves: usize,
-    /// Where it moved from: each time the kernel tells of the old place, too, that it was unmapped.
+    /// Where it moved from.
     pub(super) left: Table<(usize, usize)>,
-    /// The program unmapped something where a region has arrived: that one, or what was there before.
-    pub(super) in_doubt: bool,
 }
 
 impl Regions {
     /// An empty table.
     pub fn new() -> SysResult<Self> {
-        Ok(Self {
-            table: Table::new()?,
-            arrived: Table::new()?,
-            left: Table::new()?,
-            nr_moves: 0,
-            in_doubt: false,
-        })
+        Ok(Self { table: Table::new()?, arrived: Table::new()?, nr_moves: 0, left: Table::new()? })
     }
 
     /// All regions.

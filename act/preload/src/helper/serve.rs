@@ -138,6 +138,7 @@ impl Server {
             if messages {
                 self.read_messages();
             }
+            self.settle();
             self.serve_waiting();
             let now = sys::now_nanos();
             let tick = now.saturating_sub(looked) >= TICK_NANOS;
@@ -205,9 +206,12 @@ impl Server {
     fn wait(&mut self) -> [bool; 3] {
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [poll(self.program_pidfd), poll(self.bell.0), poll(self.uffd.0)];
-        // Touches that wait for events must be tried again soon.
-        let timeout =
-            if self.waiting.len > 0 { 1 } else { TICK_MS.min(self.orders.idle_ms as i32) };
+        // Touches that wait for events must be tried again soon, and what has moved be put in its place.
+        let timeout = if self.waiting.len > 0 || !self.regions.are_settled() {
+            1
+        } else {
+            TICK_MS.min(self.orders.idle_ms as i32)
+        };
         // SAFETY: three entries, as said.
         let _ = unsafe { syscall!(Sysno::poll, fds.as_mut_ptr(), fds.len(), timeout) };
         fds.map(|fd| fd.revents != 0)
