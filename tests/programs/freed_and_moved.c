@@ -7,23 +7,16 @@ enum { THREADS = 8, PAGES_MIN = 16, PAGES_MORE = 32, GROWN_TIMES = 12 };
 static int rounds, nr_moved;
 
 // Past the C library's own functions, as its allocator calls them: nobody holds off marking meanwhile.
-static long call(long number, long a, long b, long c, long d) {
-    register long r10 __asm__("r10") = d;
-    long got;
-    __asm__ volatile("syscall" : "=a"(got) : "0"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
-    return got;
-}
-
 static char *grow(char *from, size_t pages, size_t pages_new) {
-    long got = call(SYS_mremap, (long)from, (long)(pages * PAGE), (long)(pages_new * PAGE), MREMAP_MAYMOVE);
+    long got = bare_call(SYS_mremap, (long)from, (long)(pages * PAGE), (long)(pages_new * PAGE), MREMAP_MAYMOVE, 0);
     must(got > 0 || got < -4095, "mremap: %ld", got);
     return (char *)got;
 }
 
-static void check_grown(char *at, size_t pages, size_t pages_new, size_t seed, const char *when) {
+static void check_grown(char *at, size_t pages, size_t pages_new, size_t seed) {
     for (size_t page = 0; page < pages_new; page++) {
         uint64_t found = *(volatile uint64_t *)(at + page * PAGE), due = page < pages ? word_at(seed + page) : 0;
-        must(found == due, "%s: page %zu of %zu (%zu) at %p is %#lx, not %#lx", when, page, pages, pages_new, (void *)at,
+        must(found == due, "grown: page %zu of %zu (%zu) at %p is %#lx, not %#lx", page, pages, pages_new, (void *)at,
              (unsigned long)found, (unsigned long)due);
     }
 }
@@ -45,8 +38,8 @@ static void *work(void *argument) {
             __atomic_fetch_add(&nr_moved, moved != from, __ATOMIC_RELAXED);
         }
         // Some stays marked while it is freed.
-        if (round % 3) check_grown(moved, pages, grown, seed, "grown");
-        must(!call(SYS_munmap, (long)moved, (long)(grown * PAGE), 0, 0), "munmap");
+        if (round % 3) check_grown(moved, pages, grown, seed);
+        must(!bare_call(SYS_munmap, (long)moved, (long)(grown * PAGE), 0, 0, 0), "munmap");
     }
     return NULL;
 }
@@ -58,6 +51,5 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < THREADS; i++) must(!pthread_create(&threads[i], NULL, work, (void *)(i + 1)), "thread");
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     must(nr_moved > 0, "nothing was moved");
-    if (argc > 2) fprintf(stderr, "moved %d\n", nr_moved);
     return done();
 }

@@ -113,12 +113,17 @@ static inline void drop_ptrace(void) {
     must(!syscall(SYS_capset, &header, sets), "capset");
 }
 
-// A fork that no interposed function sees.
-static inline long bare_fork(void) {
-    long pid;
-    __asm__ volatile("syscall" : "=a"(pid) : "0"((long)SYS_fork) : "rcx", "r11", "memory");
-    return pid;
+// A system call that no interposed function sees: its value, or -errno.
+static inline long bare_call(long number, long a, long b, long c, long d, long e) {
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    long got;
+    __asm__ volatile("syscall" : "=a"(got) : "0"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+                     : "rcx", "r11", "memory");
+    return got;
 }
+
+static inline long bare_fork(void) { return bare_call(SYS_fork, 0, 0, 0, 0, 0); }
 
 static inline int done(void) {
     puts("ok");

@@ -11,11 +11,7 @@ static int stop, rounds, past_the_library, nr_marked;
 static void *move_there(void *from, size_t bytes, void *to) {
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
     if (!past_the_library) return mremap(from, bytes, bytes, flags, to);
-    register long r10 __asm__("r10") = flags;
-    register void *r8 __asm__("r8") = to;
-    long got;
-    __asm__ volatile("syscall" : "=a"(got) : "0"((long)SYS_mremap), "D"(from), "S"(bytes), "d"(bytes), "r"(r10), "r"(r8)
-                     : "rcx", "r11", "memory");
+    long got = bare_call(SYS_mremap, (long)from, (long)bytes, (long)bytes, flags, (long)to);
     if (got >= 0 || got < -4095) return (void *)got;
     errno = (int)-got;
     return MAP_FAILED;

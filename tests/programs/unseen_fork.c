@@ -3,7 +3,7 @@
 #include "hazard.h"
 
 static void bare_exit(long status) {
-    __asm__ volatile("syscall" ::"a"((long)SYS_exit_group), "D"(status) : "rcx", "r11", "memory");
+    bare_call(SYS_exit_group, status, 0, 0, 0, 0);
     __builtin_unreachable();
 }
 

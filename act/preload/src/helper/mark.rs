@@ -27,12 +27,12 @@ impl Server {
         self.room = self.room_allowed();
         for _ in 0..PASSES_MAX {
             self.read_messages();
-            if !self.settle() && !self.read_changes() {
+            if !self.settle_by_reading() {
                 break;
             }
             self.mark_settled(start, end);
             // Nothing is entered while what has moved is not in its place.
-            if !self.settle() && !self.read_changes() {
+            if !self.settle_by_reading() {
                 break;
             }
             let events = self.nr_events;
@@ -130,12 +130,11 @@ impl Server {
 
     fn next_keep_out(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
         let own = ranges::overlapping(start, end);
-        let overlaps = |&(first, last): &(usize, usize)| first < end && start < last;
         let stack = threads::first_stack(start, end);
-        let at = self.regions.first_after(start);
-        let marked = self.regions.all().get(at).map(|region| (region.start, region.end));
+        let marked = self.regions.first_in(start, end).map(|at| self.regions.all()[at]);
+        let marked = marked.map(|region| (region.start, region.end));
         let fence = self.fences.first_up(start, end);
-        [own, stack, fence, marked.filter(overlaps)].into_iter().flatten().min()
+        [own, stack, fence, marked].into_iter().flatten().min()
     }
 
     /// Finds the resident stretches, closing gaps of up to what a touch pulls, and marks each.

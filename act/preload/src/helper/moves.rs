@@ -170,6 +170,11 @@ impl Server {
         true
     }
 
+    /// The same, reading what the program changes if need be; `false` if that takes too long.
+    pub(super) fn settle_by_reading(&mut self) -> bool {
+        self.settle() || self.read_changes()
+    }
+
     /// Reads what the program changes until all is known and it has gone on; `false` if that takes too long.
     pub(super) fn read_changes(&mut self) -> bool {
         for _ in 0..CHANGE_TRIES {

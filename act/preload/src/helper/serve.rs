@@ -341,19 +341,14 @@ impl Server {
     pub(super) fn give_back(&mut self, start: usize, end: usize) {
         self.lift_fences(start, end);
         loop {
-            while !self.settle() {
+            while !self.settle_by_reading() {
                 if sys::has_ended(self.program_pidfd) {
                     return;
                 }
-                self.read_messages();
-                sys::sleep_micros(20);
             }
-            let at = self.regions.first_after(start);
-            let Some(region) = self.regions.all().get(at).filter(|region| region.start < end)
-            else {
-                return;
-            };
-            self.orders.slot.add(Counter::BlocksGivenBack, region.nr_pending as u64);
+            let Some(at) = self.regions.first_in(start, end) else { return };
+            let nr_pending = self.regions.all()[at].nr_pending;
+            self.orders.slot.add(Counter::BlocksGivenBack, nr_pending as u64);
             self.finish(at);
         }
     }
