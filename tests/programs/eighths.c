@@ -27,6 +27,7 @@ static uint64_t *data;
 static size_t words_per_thread;
 static size_t nr_threads;
 static int node_of_thread[THREADS_MAX];
+static int *node_of_page;
 static unsigned long wrong[THREADS_MAX];
 static pthread_barrier_t all_here;
 static int is_pool, roams, stop;
@@ -56,17 +57,23 @@ static int node_of(size_t offset) {
     return node;
 }
 
-// What was just marked may be taken out until somebody touches it, and is on no node then.
+// Notes where each page is. What was just marked may be taken out until somebody touches it, and is on no node
+// then: gives whether none is.
 static int all_there(void) {
-    for (size_t at = 0; at < words_per_thread * nr_threads * sizeof *data; at += PAGE)
-        if (node_of(at) < 0) return 0;
-    return 1;
+    size_t nr_pages = words_per_thread * nr_threads * sizeof *data / PAGE;
+    int all = 1;
+    for (size_t page = 0; page < nr_pages; page++) {
+        node_of_page[page] = node_of(page * PAGE);
+        all &= node_of_page[page] >= 0;
+    }
+    return all;
 }
 
+// A pool may have something marked again at any time, so it is over when all of it was there.
 static int is_over(uint64_t round, double began) {
     if (!is_pool) return round == 1;
     double over = now() - began - seconds;
-    return over >= 10 || (over >= 0 && all_there());
+    return over >= 0 && (all_there() || over >= 10);
 }
 
 static void *work(void *argument) {
@@ -95,7 +102,8 @@ int main(int argc, char **argv) {
     words_per_thread = bytes / sizeof *data / nr_threads / (PAGE / sizeof *data) * (PAGE / sizeof *data);
     size_t words = words_per_thread * nr_threads;
     data = aligned_alloc(PAGE, words * sizeof *data);
-    if (!data) return 2;
+    node_of_page = malloc(words * sizeof *data / PAGE * sizeof *node_of_page);
+    if (!data || !node_of_page) return 2;
     if (!is_pool)
         for (size_t i = 0; i < words; i++) data[i] = expected(i);
 
@@ -111,12 +119,12 @@ int main(int argc, char **argv) {
     work((void *)0);
     for (size_t i = 1; i < nr_threads; i++) pthread_join(threads[i], NULL);
 
+    if (!is_pool) all_there();
     unsigned long pages = 0, right = 0, per_node[NODES_MAX] = {0}, all_wrong = 0;
     for (size_t t = 0; t < nr_threads; t++) {
         all_wrong += wrong[t];
-        for (size_t at = 0; at < words_per_thread * sizeof *data; at += PAGE) {
-            int node = node_of(t * words_per_thread * sizeof *data + at);
-            pages++;
+        for (size_t at = 0; at < words_per_thread * sizeof *data / PAGE; at++, pages++) {
+            int node = node_of_page[pages];
             if (node >= 0 && node < NODES_MAX) per_node[node]++;
             right += node == node_of_thread[t];
         }

@@ -3,9 +3,9 @@
 #include "hazard.h"
 
 // A sample of the pages is checked at the end: in an emulated guest each touch takes a millisecond.
-enum { PIECES = 9000, SAMPLE = 7 };
+enum { PIECES = 3000, SAMPLE = 7 };
 
-// Past the C library, as its own `realloc` does: nobody gives anything back first.
+// Past the C library: nobody gives anything back first.
 static void *move_page(char *from, char *to) {
     register long flags asm("r10") = MREMAP_MAYMOVE | MREMAP_FIXED;
     register char *target asm("r8") = to;

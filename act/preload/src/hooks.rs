@@ -1,6 +1,7 @@
 //! The functions of the C library that ours stand in for. Each passes straight on in a process
 //! without a session.
 
+pub mod blocks;
 pub mod raw;
 
 use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};

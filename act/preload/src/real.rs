@@ -60,4 +60,19 @@ real! {
     __sysv_signal(c_int, libc::sighandler_t) -> libc::sighandler_t;
     syscall(libc::c_long) -> libc::c_long;
     clone(extern "C" fn(*mut c_void) -> c_int, *mut c_void, c_int) -> c_int;
+    realloc(*mut c_void, usize) -> *mut c_void;
+}
+
+/// Whether the program's blocks are the C library's own: not those of another allocator in its place.
+#[must_use]
+pub fn allocates_as_glibc() -> bool {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    let mut own = FOUND.load(Ordering::Relaxed);
+    if own.is_null() {
+        // SAFETY: a valid name. Where it means nothing, it is no function of the program's.
+        own = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__libc_realloc".as_ptr()) };
+        let none = std::ptr::from_ref(&FOUND).cast_mut().cast();
+        FOUND.store(if own.is_null() { none } else { own }, Ordering::Relaxed);
+    }
+    realloc() as *mut c_void == own
 }

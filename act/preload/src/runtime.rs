@@ -302,11 +302,16 @@ impl Runtime {
 
     /// Stops moving pages in this process for good, and puts back what is marked.
     pub fn stop_next_touch(&self, reason: Reason) {
+        self.mark_no_more(reason);
+        // Also for who comes second: the first may not be through.
+        helper::give_back();
+    }
+
+    /// From now on nothing is marked in this process.
+    pub fn mark_no_more(&self, reason: Reason) {
         if self.next_touch.swap(false, Ordering::SeqCst) {
             self.slot().note(reason);
         }
-        // Also for who comes second: the first may not be through.
-        helper::give_back();
     }
 
     /// Gives the first thread its affinity back, once it is alone.

@@ -61,6 +61,8 @@ reasons! {
     TooManyMappings = 16 => "some pages stay where they are: the program has so many mappings that following more would bring it near the kernel's limit; raise it with `sysctl vm.max_map_count`",
     /// Somebody killed the helper, which held nothing.
     HelperGone = 17 => "pages stay where they are from the moment its helper process was killed; leave processes named quartier-helper alone",
+    /// The program moved memory by a system call that nobody sees.
+    MovedUnseen = 18 => "pages stay where they are from the moment the program moved memory past the C library (mremap by a system call of its own); nothing to do",
     /// The kernel refused a range.
     MarkFailed = 13 => "some ranges could not be marked: the kernel refused them; run with --report to see the counts",
 }

@@ -61,6 +61,7 @@ hazards! {
     very_many_mappings_leave_the_program_enough: "many_mappings",
     other_data_in_the_place_of_marked_is_marked_too: "mapped_again",
     memory_moved_away_in_very_many_pieces: "many_pieces",
+    large_blocks_are_resized_in_several_threads: "resized_blocks",
     mremap_that_keeps_the_old_place: "mremap_dontunmap",
     mappings_change_while_others_mark: "mremap_race",
     parts_are_mapped_anew_while_others_mark: "map_race",

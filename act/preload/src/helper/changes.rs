@@ -127,6 +127,17 @@ impl Server {
         }
     }
 
+    /// Ends all registrations. There is no region, and nothing will be marked.
+    pub(super) fn end_registrations(&mut self) {
+        for _ in 0..UNREGISTER_TRIES {
+            self.read_changes();
+            self.unregister_gap(0, usize::MAX);
+            if !self.uffd.mappings_changing() {
+                return;
+            }
+        }
+    }
+
     /// The parts of a range where no region lies.
     fn for_each_gap(
         &mut self,

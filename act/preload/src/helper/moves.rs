@@ -1,23 +1,34 @@
 //! What the program moves (`mremap`) and unmaps past the C library.
 //!
+//! What it moves by the C library is given back first (see `hooks`). At the first move past that, everything is
+//! given back, and nothing is marked any more. Until that is done:
+//!
 //! The kernel tells of a change after it has let go of the mappings. So one thread may free memory and another
 //! move marked memory to its place, and the second is told first. Until everything under way has been read
 //! (*settled*: the kernel says so), what has moved is kept apart from what was there before, and nothing is
 //! pulled or marked.
 
 use quartier_kernel::sys::{self, SysResult};
-use quartier_session::Rung;
+use quartier_kernel::uffd::Message;
+use quartier_session::{Reason, Rung};
 use syscalls::Errno;
 
 use super::regions::{Arrival, Region, Regions, take_at};
 use super::serve::Server;
-use crate::own;
+use crate::{own, runtime};
 
 /// How often it is tried again while the program is changing its mappings.
 pub(super) const CHANGE_TRIES: usize = 10_000;
 
 /// Regions that a message may add: the range it is about is cut out of another at both ends.
 pub(super) const REGIONS_PER_MESSAGE: usize = 2;
+
+/// Messages that are read before the first move is taken.
+pub(super) const MESSAGES_MAX: usize = 64;
+
+/// How long the first move is held: who has changed the mappings at that moment has told it by then. Once in a
+/// program's life.
+const FIRST_MOVE_MICROS: u32 = 100_000;
 
 /// Whose change the kernel tells of.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +126,41 @@ impl Regions {
 }
 
 impl Server {
+    /// The program moved a range, for the first time. Another thread may have moved a part of it away before,
+    /// into whose place the mapping grew, and not told it yet. The mover goes on only when the next message is read,
+    /// so for a while none is; then changes of a part are taken first.
+    pub(super) fn first_move(&mut self, from: usize, to: usize, len: usize) {
+        self.has_moved = true;
+        if let Some(runtime) = runtime::get() {
+            runtime.mark_no_more(Reason::MovedUnseen);
+        }
+        sys::sleep_micros(FIRST_MOVE_MICROS);
+        let (mut others, mut nr_others) = ([Message::Unknown; MESSAGES_MAX], 0);
+        while nr_others < MESSAGES_MAX
+            && let Some(message) = self.next_message()
+        {
+            if is_of_a_part(message, from, len) {
+                self.take(message);
+            } else {
+                others[nr_others] = message;
+                nr_others += 1;
+            }
+        }
+        self.moved(from, to, len);
+        others[..nr_others].iter().for_each(|message| self.take(*message));
+    }
+
+    /// After that move: all is given back, and what mappings have grown by since they were marked is not left
+    /// registered, which would keep them cut.
+    pub(super) fn let_go(&mut self) {
+        if self.has_let_go {
+            return;
+        }
+        self.give_back(0, usize::MAX);
+        self.end_registrations();
+        self.has_let_go = true;
+    }
+
     /// The program moved a range.
     pub(super) fn moved(&mut self, from: usize, to: usize, len: usize) {
         // The kernel moves nothing onto itself.
@@ -241,6 +287,16 @@ impl Server {
         }
         region.free(self.uffd);
     }
+}
+
+/// Whether a message is of a change within `[from, from + len)`, but not of all of it.
+fn is_of_a_part(message: Message, from: usize, len: usize) -> bool {
+    let (start, end) = match message {
+        Message::Remap { from, len, .. } => (from, from + len),
+        Message::Unmap { start, end } => (start, end),
+        _ => return false,
+    };
+    start >= from && end <= from + len && end - start < len
 }
 
 #[cfg(test)]

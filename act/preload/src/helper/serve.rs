@@ -12,7 +12,7 @@ use super::history::History;
 use super::letterbox::{BOX, Request};
 use super::look::{self, Statm};
 use super::mates;
-use super::moves::REGIONS_PER_MESSAGE;
+use super::moves::{MESSAGES_MAX, REGIONS_PER_MESSAGE};
 use super::pull::Served;
 use super::regions::Regions;
 use super::room::Room;
@@ -24,9 +24,6 @@ use crate::pagemap::Pagemap;
 use crate::runtime::{self, Runtime};
 use crate::sys::{self, PAGE, SysResult};
 use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
-
-/// Messages read at a time.
-const BATCH: usize = 64;
 
 /// Touches that may wait while the program changes its mappings. More are woken to try again.
 const WAITING_MAX: usize = 4096;
@@ -59,6 +56,9 @@ pub(super) struct Server {
     pub(super) taking_since: Option<u64>,
     /// Changes of the program's mappings read so far.
     pub(super) nr_events: u64,
+    /// Whether the program moved something past us: from then on nothing is ours.
+    pub(super) has_moved: bool,
+    pub(super) has_let_go: bool,
     /// As of the last marking.
     pub(super) room: Room,
     /// Threads that help with long copies.
@@ -100,6 +100,8 @@ impl Server {
             removed: Removed::default(),
             taking_since: None,
             nr_events: 0,
+            has_moved: false,
+            has_let_go: false,
             room: Room::default(),
             nr_mates: if rung == Rung::Move { mates::start(mates::wanted()) } else { 0 },
             // On the other rung the helper holds nothing.
@@ -139,6 +141,9 @@ impl Server {
                 self.read_messages();
             }
             self.settle();
+            if self.has_moved {
+                self.let_go();
+            }
             self.serve_waiting();
             let now = sys::now_nanos();
             let tick = now.saturating_sub(looked) >= TICK_NANOS;
@@ -227,25 +232,25 @@ impl Server {
     /// Reads what the kernel has to say. Events are handled at once, because the program goes on as
     /// soon as they are read; touches queue up behind them.
     pub(super) fn read_messages(&mut self) {
-        let mut buffer = [0u8; BATCH * MESSAGE_BYTES];
-        while self.room_for_messages()
-            && let Ok(count) = sys::read(self.uffd.0, &mut buffer)
-        {
-            for bytes in buffer[..count].chunks_exact(MESSAGE_BYTES) {
-                let mut message = [0; MESSAGE_BYTES];
-                message.copy_from_slice(bytes);
-                self.take(Message::parse(&message));
-            }
-            if count < buffer.len() {
-                return;
-            }
+        while let Some(message) = self.next_message() {
+            self.take(message);
         }
     }
 
-    /// Waits until the table has room for what a batch of messages may bring. What is not read waits
+    /// One message, because whoever changed the mappings goes on when his is read: see `first_move`.
+    pub(super) fn next_message(&mut self) -> Option<Message> {
+        let mut message = [0u8; MESSAGE_BYTES];
+        if !self.room_for_messages() {
+            return None;
+        }
+        let bytes = sys::read(self.uffd.0, &mut message).ok()?;
+        (bytes == MESSAGE_BYTES).then(|| Message::parse(&message))
+    }
+
+    /// Waits until the table has room for what messages may bring. What is not read waits
     /// in the kernel, and the program with it, which is better than data that nobody can find.
     fn room_for_messages(&mut self) -> bool {
-        while self.regions.make_room(BATCH * REGIONS_PER_MESSAGE).is_err() {
+        while self.regions.make_room(MESSAGES_MAX * REGIONS_PER_MESSAGE).is_err() {
             if sys::has_ended(self.program_pidfd) {
                 return false;
             }
@@ -254,7 +259,7 @@ impl Server {
         true
     }
 
-    fn take(&mut self, message: Message) {
+    pub(super) fn take(&mut self, message: Message) {
         if !matches!(message, Message::Touch { .. }) {
             self.nr_events += 1;
         }
@@ -268,7 +273,8 @@ impl Server {
                 }
             }
             Message::Fork { uffd } => self.serve_child(Uffd(uffd)),
-            Message::Remap { from, to, len } => self.moved(from, to, len),
+            Message::Remap { from, to, len } if self.has_moved => self.moved(from, to, len),
+            Message::Remap { from, to, len } => self.first_move(from, to, len),
             Message::Remove { start, end } => self.forget_data(start, end),
             Message::Unmap { start, end } => self.unmapped(start, end),
             Message::Unknown => {}
@@ -347,7 +353,7 @@ impl Server {
                 }
             }
             let Some(at) = self.regions.first_in(start, end) else { return };
-            let nr_pending = self.regions.all()[at].nr_pending;
+            let nr_pending = self.regions.all()[at].recount(self.orders.block_bytes);
             self.orders.slot.add(Counter::BlocksGivenBack, nr_pending as u64);
             self.finish(at);
         }

@@ -57,6 +57,7 @@ pub const HAZARDS: &[Hazard] = &[
     ("ptrace_peek", &[]),
     ("raw_fork", &[]),
     ("raw_fork", &["clone"]),
+    ("resized_blocks", &[]),
     ("same_pages", &[]),
     ("shared_children", &[]),
     ("stop_continue", &[]),
