@@ -1,8 +1,8 @@
 # On a fresh Debian 12: `make demo` and `make test` install what is missing, build, and run.
 # Everything else is cargo; `cargo xtask --help` lists the project's own checks.
 
-# rustup's cargo, where a login shell has not put it on the PATH. A cargo on the PATH wins.
-export PATH := $(PATH):$(HOME)/.cargo/bin
+# rustup's cargo, where a login shell has not put it on the PATH; a cargo on the PATH wins. And numad, if it was fetched.
+export PATH := $(PATH):$(HOME)/.cargo/bin:$(CURDIR)/target/numad/usr/bin
 
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -37,6 +37,21 @@ links() {
     return "$status"
 }
 
+# The daemon that the lab compares with, from its package but not installed: that would start it here. The Makefile
+# puts it on the PATH.
+numad_folder=target/numad
+
+has_numad() {
+    has numad || [ -e /usr/sbin/numad ] || [ -e "$numad_folder/usr/bin/numad" ]
+}
+
+fetch_numad() {
+    mkdir -p "$numad_folder"
+    (cd "$numad_folder" && apt-get download --quiet=2 numad && dpkg-deb -x numad_*.deb .) \
+        </dev/null >&2 ||
+        echo "quartier: numad could not be fetched, so it is not compared with" >&2
+}
+
 # Debian's compiler wants Debian's cargo and tools; where rustup's is there, its tools are rustup's.
 check_rust() {
     if ! has rustc || ! has cargo || ! rustc --version | at_least "$wanted"; then
@@ -85,7 +100,6 @@ check_demo() {
 
 check_results() {
     check_demo
-    has numad || [ -e /usr/sbin/numad ] || need "numad (a policy to compare with)" "numad"
     [ -e /usr/lib/x86_64-linux-gnu/openblas-pthread ] ||
         need "OpenBLAS, its build with threads of its own" "libopenblas0-pthread"
     has tachyon-nox || need "tachyon, a ray tracer" "tachyon-bin-nox"
@@ -97,8 +111,8 @@ install_packages() {
     if ! has apt-get; then
         echo "quartier: missing here:$things" >&2
         echo "There is no apt-get on this system: install these with its own package manager" \
-            "(names may differ), then try again. The lab also needs qemu-system-x86_64 (7 or newer)" \
-            "and a kernel image (\`quartier lab run --kernel PATH\`)." >&2
+            "(names may differ), then try again. The lab also needs qemu-system-x86_64 (7 or newer," \
+            "9.2 to count) and a kernel image (\`quartier lab run --kernel PATH\`)." >&2
         exit 1
     fi
     # Nothing of the machine is removed for our sake: an older Rust that is in the way is named.
@@ -139,4 +153,7 @@ if [ -n "$packages" ]; then
             "enable Debian's security archive, or install Rust from its own site" >&2
         exit 1
     fi
+fi
+if [ "$1" != demo ] && has apt-get && ! has_numad; then
+    fetch_numad
 fi

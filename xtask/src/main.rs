@@ -42,6 +42,8 @@ enum Command {
     Demo(counted::demo::Args),
     /// Count real programs under every policy, for docs/results
     Results(counted::results::Args),
+    /// Measure what counting costs, for docs/lab.md
+    CountCost(counted::cost::Args),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +70,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Loom => loom::run(&Workspace::load()?),
         Command::Demo(args) => counted::demo::run(&args),
         Command::Results(args) => counted::results::run(&args),
+        Command::CountCost(args) => counted::cost::run(&args),
     }
 }
 

@@ -42,14 +42,15 @@ enum Command {
     ///
     /// A model of caches, TLBs and links is fed with every access of the guest's CPUs. It tells commands
     /// by kind (RD, INST, DTLB, ITLB, WR, LL/SC), local and remote, who asks whom, Q (thesis 5.3.4), and
-    /// what time they would take, modelled. The guest takes two to seven times as long as without. The
-    /// report is printed on standard error; the exit status is as of `lab run`.
+    /// what time they would take, modelled. The program takes 2.5 to 18 times the CPU time that it takes in a
+    /// guest without, which boots as ever. The report is printed on standard error (with --from, on standard
+    /// output); the exit status is as of `lab run`.
     Count(Box<count::Args>),
     /// Count a program under several policies, and say what each brings
     ///
-    /// First touch, interleave, the kernel's NUMA balancing, `numad`, the best placement by hand and
-    /// `quartier run`: commands that leave their node, Q (thesis 5.3.4) and modelled time, with their spread over
-    /// the runs. Each run is a guest of its own. The program's output is not shown. What fails under one
+    /// First touch, interleave, the kernel's NUMA balancing, `numad`, the best placement by hand,
+    /// `quartier run`, and that with NUMA balancing on: commands that leave their node, Q (thesis 5.3.4) and modelled
+    /// time, with their spread over the runs. Each run is a guest of its own. The program's output is not shown. What fails under one
     /// policy is absent there, with the reason; if all fail, the exit status is 1.
     Compare(Box<compare::Args>),
     /// Check everything the lab needs, and say how to get what is missing

@@ -25,6 +25,28 @@ fn threads() -> &'static str {
     PROGRAM.get_or_init(|| common::program("eighths")).to_str().unwrap()
 }
 
+/// A server of several processes, and its load, twice: identical too.
+#[test]
+fn two_runs_of_a_loaded_server_give_identical_counts_on_6_12() {
+    if !common::can_boot("6.12") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let (report, server) = (folder.path().join("report.json"), common::program("prefork"));
+    let server = server.to_str().unwrap();
+    let load = format!("{server} ask 7000 2");
+    let options = ["--nodes", "2", "--load", &load, "--report", report.to_str().unwrap()];
+    let run = || {
+        let output = count("6.12", &options, &[server, "serve", "7000", "2", "1"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "2 served\n");
+        fs::read_to_string(&report).unwrap()
+    };
+    let first = run();
+    assert!(first.contains("\"deterministic\""), "{first}");
+    assert!(first == run(), "two runs differ: {first}");
+}
+
 /// The report and the output of a run.
 fn run(folder: &Path, kernel: &str, command: &[&str]) -> (String, String) {
     let report = folder.join("report.json");

@@ -23,11 +23,13 @@ mod taken;
 pub mod text;
 pub mod words;
 
-pub use compare::{CompareError, Comparison, CountedRun, Policy, PolicyRuns, SweepRuns, Trial};
+pub use compare::{
+    AS_IT_IS, CompareError, Comparison, CountedRun, Policy, PolicyRuns, SweepRuns, Trial,
+};
 pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
 pub use report::{
     Asked, ClassCommands, Commands, CpuTime, KindCommands, KindCounts, Level, LevelName, Modelled,
-    MomentAt, Phase, Report, ReportError, Service, Tally,
+    MomentAt, PairCommands, Phase, Report, ReportError, Service, Tally,
 };
 pub use slices::{SLICES_MAX, Slice, Slices};
 pub use taken::{Circumstances, Ending, Taken, TakenError, Translations, instructions};

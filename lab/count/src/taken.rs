@@ -73,7 +73,7 @@ pub enum TakenError {
     )]
     Damaged(String),
     /// It could not begin.
-    #[error("nothing was counted: {0}; try another kernel (`quartier lab kernels`)")]
+    #[error("nothing was counted: {0}; {remedy}", remedy = remedy(.0))]
     Refused(String),
     /// The program died first, say.
     #[error(
@@ -138,6 +138,21 @@ impl Taken {
     }
 }
 
+/// What helps against a refusal, of which there are three kinds: by what it says, as the instrument knows
+/// no more of it.
+fn remedy(refusal: &str) -> &'static str {
+    let is_about = |words: &[&str]| words.iter().any(|word| refusal.contains(word));
+    if is_about(&["BTF", "the running task"]) {
+        "try another kernel (`quartier lab kernels`)"
+    } else if is_about(&["marker"]) {
+        "quartier and its instrument are of different builds, so build or install both again"
+    } else if is_about(&["QEMU", "CPU", "the guest's memory"]) {
+        "try another QEMU (9.2 or newer): install one, or take this one off the PATH and the lab fetches one"
+    } else {
+        "`quartier lab doctor` says whether guests run here at all"
+    }
+}
+
 /// Instructions of the program in a snapshot, on all CPUs.
 #[must_use]
 pub fn instructions(snapshot: &Snapshot) -> u64 {
@@ -184,8 +199,31 @@ mod tests {
     fn nothing_counted_is_no_recording() {
         let refused = taken(Ending::Refused, Some("there is no BTF")).recording(circumstances());
         assert!(refused.unwrap_err().to_string().contains("there is no BTF"));
+        let unsaid = taken(Ending::Refused, None).recording(circumstances());
+        assert!(unsaid.unwrap_err().to_string().contains("no reason given; `quartier lab doctor`"));
         let never = taken(Ending::NeverBegan, None).recording(circumstances());
         assert_eq!(never.unwrap_err(), TakenError::NeverBegan);
+    }
+
+    #[test]
+    fn a_remedy_fits_its_refusal() {
+        // All that the instrument says.
+        for (refusal, part) in [
+            ("there is no BTF", "another kernel"),
+            ("the running task cannot be found", "another kernel"),
+            ("the running task has no control group", "another kernel"),
+            ("the marker came without its words", "both again"),
+            ("the marker's words are of another version", "both again"),
+            ("the guest's memory is not where the arguments say", "another QEMU"),
+            ("QEMU has more CPUs than it said", "another QEMU"),
+            ("this QEMU does not let plugins read the register rax", "another QEMU"),
+            ("a CPU runs that never began", "another QEMU"),
+            ("counting has begun before", "quartier lab doctor"),
+        ] {
+            let sentence = TakenError::Refused(refusal.to_owned()).to_string();
+            assert!(sentence.contains(refusal) && sentence.contains(part), "{sentence}");
+            assert_eq!(sentence.contains("kernel"), part.contains("kernel"), "{sentence}");
+        }
     }
 
     #[test]

@@ -68,7 +68,8 @@ pub fn mode(mode: CountMode) -> String {
     match mode {
         CountMode::Parallel => "Every access was counted, with the CPUs running at the same time. \
                                 Nothing is estimated, but threads meet differently each time: two \
-                                runs differ a little."
+                                runs differ a little. `quartier lab compare --policies first-touch \
+                                --runs 5 -- CMD` prints by how much."
             .to_owned(),
         CountMode::Deterministic => "Every access was counted, with the CPUs taking turns by \
                                      instruction count. Nothing is estimated, and two runs of one \
@@ -238,6 +239,9 @@ pub fn rest(rest: &Tally) -> String {
         None => "The rest of the guest had no commands.".to_owned(),
     }
 }
+
+/// What the column `rest` of a comparison is.
+pub const REST: &str = "rest: what the rest of the guest moved, such as pages that numad moves; it is in no other number.";
 
 /// Names come from files: what is no letter of a line becomes a space.
 #[must_use]

@@ -183,6 +183,30 @@ fn drawings_stand_alone() {
     }
 }
 
+#[test]
+fn what_is_modelled_stands_alone_with_its_parameters() {
+    let name = "<mine> & \"yours\"";
+    let mut report = shapes()[1].clone();
+    report.geometry.name = name.to_owned();
+    let mut comparison = comparison();
+    comparison.geometry.name = name.to_owned();
+    let mut with_parameters = Vec::new();
+    for drawing in svg::report(&report).into_iter().chain(svg::comparison(&comparison)) {
+        let text = drawing.to_svg();
+        let parsed = Document::parse(&text).unwrap();
+        let desc = parsed.descendants().find(|node| node.has_tag_name("desc")).unwrap();
+        let words = desc.text().unwrap();
+        assert!(words.starts_with(&drawing.description), "{words}");
+        if words.contains(&format!("Modelled on {name}: L1 32 KiB")) {
+            with_parameters.push((drawing.name, words.contains("memory beyond it 150 cycles")));
+        }
+    }
+    let all = ["modelled-time", "policies", "nodes-most-asked", "speed-up"];
+    assert_eq!(with_parameters, all.map(|name| (name, name != "nodes-most-asked")));
+    // A page has them in a table, and need not say them again with each drawing.
+    assert_eq!(html::report(&report).matches("memory beyond it 150 cycles").count(), 0);
+}
+
 /// Where a text of a drawing lies, about: left, right, and its line.
 fn extent(node: &Node<'_, '_>) -> Option<(f64, f64, f64)> {
     let of = |name: &str| node.attribute(name)?.parse::<f64>().ok();

@@ -75,6 +75,9 @@ fn every_number_follows_from_the_counts() {
     assert_eq!((program.commands.local, program.commands.remote), (6000, 2050));
     assert_eq!(program.remote_percent, Some(100.0 * 2050.0 / 8050.0));
     assert_eq!(program.q_mib, (2000.0 * 64.0 + 50.0 * 4.0) / 1_048_576.0);
+    // The words are the kernel's: only its class has stores.
+    let parts = [program.q_user_mib, program.q_kernel_mib, program.q_walk_mib];
+    assert_eq!(parts, [64_000.0, 200.0, 64_000.0].map(|bytes| bytes / 1_048_576.0));
     assert_eq!(program.energy_mib_hops, 2.0 * program.q_mib);
     assert_eq!(program.mean_hops, Some(2050.0 * 2.0 / 8050.0));
     assert_eq!(program.matrix, [[6000, 2050], [0, 0]]);
@@ -88,6 +91,45 @@ fn every_number_follows_from_the_counts() {
     assert_eq!(report.rest.remote_percent, None);
     assert_eq!(report.instructions, 1_000_000);
     assert_eq!(report.span(), Some((100_000, 1_100_000)));
+}
+
+#[test]
+fn commands_by_kind_are_there_for_each_pair_of_nodes() {
+    let report = Report::new(&whole(), Phase::Parallel).unwrap();
+    let [own, other] = report.program.pairs[..] else { panic!("{:?}", report.program.pairs) };
+    assert_eq!((own.from, own.to, own.hops), (0, 0, 0));
+    assert_eq!((other.from, other.to, other.hops), (0, 1, 2));
+    assert_eq!(own.kinds.as_array(), [3000, 0, 3000, 0, 0, 0]);
+    assert_eq!(other.kinds.as_array(), [1000, 0, 1000, 0, 50, 0]);
+    assert!(report.rest.pairs.is_empty());
+    let program = MadeUp::new(5, 2).report().program;
+    assert_eq!(program.pairs.len(), 25);
+    for pair in &program.pairs {
+        let cell = program.matrix[usize::from(pair.from)][usize::from(pair.to)];
+        assert_eq!(pair.kinds.total(), cell, "{pair:?}");
+    }
+}
+
+#[test]
+fn classes_of_q_are_all_of_q_and_words_are_divided_among_stores() {
+    for kernel_one_in in [1, 2, 6, u64::MAX] {
+        let made_up = MadeUp::new(4, 2).with(|made_up| made_up.kernel_one_in = kernel_one_in);
+        let program = made_up.report().program;
+        let sum = program.q_user_mib + program.q_kernel_mib + program.q_walk_mib;
+        assert!((sum / program.q_mib - 1.0).abs() < 1e-9, "{sum} of {}", program.q_mib);
+        assert_eq!(program.q_kernel_mib == 0.0, kernel_one_in == u64::MAX);
+        assert_eq!(program.q_user_mib == 0.0, kernel_one_in == 1);
+    }
+    // Of four stores two are the kernel's, so is half of the words.
+    let mut recording = whole();
+    for pair in recording.marks.iter_mut().flat_map(|mark| &mut mark.snapshot.program.pairs) {
+        pair.commands[Kind::Write as usize] = [2 * pair.words, 2 * pair.words, 0];
+    }
+    let program = Report::new(&recording, Phase::Parallel).unwrap().program;
+    // 50 words; of 100 stores each, 25 moved words.
+    let stores = 75.0 * 64.0 + 25.0 * 4.0;
+    assert_eq!(program.q_kernel_mib, stores / 1_048_576.0);
+    assert_eq!(program.q_user_mib, (64_000.0 + stores) / 1_048_576.0);
 }
 
 #[test]

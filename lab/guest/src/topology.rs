@@ -168,6 +168,12 @@ impl Topology {
         &self.machine
     }
 
+    /// Whether distances were asked for.
+    #[must_use]
+    pub fn has_distances(&self) -> bool {
+        self.distances_given
+    }
+
     /// CPUs in all.
     #[must_use]
     pub fn nr_cpus(&self) -> usize {

@@ -35,6 +35,9 @@ pub struct System {
     taken: Vec<AtomicBool>,
 }
 
+/// Sets of which a sample is at least: its error is told by how they differ.
+const SETS_MIN: u32 = 4;
+
 /// Which sets of the caches are modelled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sets {
@@ -108,8 +111,9 @@ pub enum SystemError {
     Layout(#[from] LayoutError),
     /// Sets cannot be sampled like that.
     #[error(
-        "1 in {one_in} sets cannot be modelled, as the smallest cache has {nr_sets}: use a power of two up \
-         to that and 64"
+        "1 in {one_in} sets cannot be modelled: of the {nr_sets} that all caches tell apart {SETS_MIN} or more \
+         have to be, or nobody knows how far off it is; use a power of two up to {}",
+        (.nr_sets / SETS_MIN).max(1)
     )]
     Sets {
         /// What was asked for.
@@ -251,7 +255,8 @@ fn sets(geometry: &Geometry, one_in: u32) -> Result<Sets, SystemError> {
     // Which set an address is of has to be known before it is translated.
     let within_page = 12_u32.saturating_sub(geometry.line_shift());
     let nr_sets = 1_u32 << bits.unwrap_or(0).min(u64::BITS.trailing_zeros()).min(within_page);
-    if !one_in.is_power_of_two() || one_in > nr_sets {
+    let is_known = one_in == 1 || nr_sets / one_in.max(1) >= SETS_MIN;
+    if !one_in.is_power_of_two() || !is_known {
         return Err(SystemError::Sets { one_in, nr_sets });
     }
     let modelled = modelled_sets(nr_sets, one_in);

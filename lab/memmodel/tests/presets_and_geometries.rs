@@ -46,11 +46,28 @@ fn every_preset_makes_machines_of_any_size() {
 }
 
 #[test]
-fn a_share_of_the_last_level_is_a_slice_per_cpu() {
-    let scaled = Preset::Server.geometry().scaled_to(2);
+fn a_share_of_a_socket_is_what_falls_to_each_cpu() {
+    let whole = Preset::Server.geometry();
+    let scaled = whole.clone().scaled_to(2);
     assert_eq!((scaled.last_level.bytes, scaled.last_level.cpus), (2 * 1920 * KIB, Some(2)));
+    let ratios = [
+        whole.cost.memory_bytes_per_cycle / scaled.cost.memory_bytes_per_cycle,
+        whole.cost.link_bytes_per_cycle / scaled.cost.link_bytes_per_cycle,
+        scaled.cost.last_level_service_cycles / whole.cost.last_level_service_cycles,
+    ];
+    ratios.iter().for_each(|ratio| assert!((ratio - 30.0).abs() < 1e-9, "{ratios:?}"));
     assert_eq!(Preset::Server.geometry().scaled_to(64), Preset::Server.geometry());
     assert_eq!(Preset::Tsar.geometry().scaled_to(1), Preset::Tsar.geometry());
+}
+
+#[test]
+fn a_geometry_is_read_as_it_was_written() {
+    for preset in Preset::ALL {
+        let mut geometry = preset.geometry();
+        assert_eq!(Geometry::parse(&geometry.to_toml()).unwrap(), geometry);
+        geometry.topology = Topology::Matrix { hops: vec![vec![0, 1], vec![2, 0]] };
+        assert_eq!(Geometry::parse(&geometry.to_toml()).unwrap(), geometry);
+    }
 }
 
 #[test]

@@ -187,11 +187,17 @@ fn a_run_that_is_not_sampled_has_no_error() {
 }
 
 #[test]
-fn more_sets_than_the_smallest_cache_has_cannot_be_left_out() {
-    let refuse = |one_in| System::new_sampled(small_home(), Layout::uniform(1, 1, NODE), one_in);
-    for one_in in [0, 3, 8] {
-        let error = refuse(one_in).expect_err("there are four sets");
+fn a_sample_of_which_nobody_could_tell_the_error_is_refused() {
+    let layout = || Layout::uniform(1, 1, NODE);
+    for one_in in [0, 2, 3, 4, 8] {
+        let error = System::new_sampled(small_home(), layout(), one_in).expect_err("of four sets");
         assert!(matches!(error, SystemError::Sets { nr_sets: 4, .. }), "{error}");
+        assert!(error.to_string().ends_with("up to 1"), "{error}");
     }
-    assert!(refuse(4).is_ok());
+    assert!(System::new_sampled(small_home(), layout(), 1).is_ok());
+    for preset in Preset::ALL {
+        assert!(System::new_sampled(preset.geometry(), layout(), 16).is_ok());
+        let error = System::new_sampled(preset.geometry(), layout(), 32).expect_err("two sets");
+        assert!(error.to_string().ends_with("up to 16"), "{error}");
+    }
 }

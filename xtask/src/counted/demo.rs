@@ -34,13 +34,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     println!(
         "NumPy multiplies a matrix by a vector, over and over: one thread fills the matrix, eight\n\
          compute, each with its own rows. On a machine of four nodes with two CPUs each (Linux\n\
-         {kernel} in QEMU), every cache line that leaves its node is counted. Takes ten minutes.\n"
+         {kernel} in QEMU), every cache line that leaves its node is counted. Takes a quarter of an hour.\n"
     );
     let folder = place.prepare(&DEMO)?;
     let results = folder.join("results.txt");
     fs::write(&results, "").context("cannot write into the output folder")?;
     let options = ["--kernel", &kernel, "--policies", POLICIES, "--rw"];
-    let text = place.compare(&DEMO, &folder, &options.map(AsRef::as_ref))?;
+    let text = place.compare(&DEMO, &folder, &options, "report")?;
     print!("{text}");
     let nr_runs = same(&fs::read_to_string(&results)?)?;
     let shown = Path::new(&args.out).join(DEMO.name);

@@ -1,11 +1,12 @@
 //! Real programs of Debian's, counted under every policy by `quartier lab compare`: one as the
 //! demonstration, more for `docs/results/`.
 
+pub mod cost;
 pub mod demo;
 mod programs;
 pub mod results;
+mod targets;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -54,36 +55,38 @@ impl Place {
         Ok(folder)
     }
 
-    /// Compares; gives the table. Reports and drawings are in the program's folder.
+    /// Compares; gives the table. Reports of that name and drawings are in the program's folder.
     fn compare(
         &self,
         program: &Program,
         folder: &Path,
-        options: &[&OsStr],
+        options: &[&str],
+        report: &str,
     ) -> anyhow::Result<String> {
         let mut command = Command::new(&self.quartier);
         command.args(["lab", "compare", "--nodes", "4", "--cpus-per-node", "2", "--mem", "4G"]);
-        command.args(["--phase", "parallel", "--svg", "drawings", "--html", "report.html"]);
-        command.args(["--report", "report.json"]).args(options);
+        command.args(["--phase", "parallel", "--svg", &format!("{report}-drawings")]);
+        command.args(["--html", &format!("{report}.html"), "--report", &format!("{report}.json")]);
+        command.args(options);
         for words in program.hand {
             command.args(["--hand", words]);
         }
         if let Some(words) = program.hand_instead {
             command.args(["--hand-instead", words]);
         }
-        table(command.arg("--").args(program.command.split(' ')), folder, "report.txt")
+        table(command.arg("--").args(program.command.split(' ')), folder, report)
     }
 
     /// The table of the same runs over another phase, in a file of the phase's name.
     fn look_again(&self, folder: &Path, recordings: &str, phase: &str) -> anyhow::Result<String> {
         let mut command = Command::new(&self.quartier);
         command.args(["lab", "compare", "--from", recordings, "--phase", phase]);
-        table(&mut command, folder, &format!("{phase}.txt"))
+        table(&mut command, folder, phase)
     }
 }
 
-/// What a comparison prints, which is kept in a file of its folder.
-fn table(command: &mut Command, folder: &Path, file: &str) -> anyhow::Result<String> {
+/// What a comparison prints, which is kept in a text file of that name.
+fn table(command: &mut Command, folder: &Path, name: &str) -> anyhow::Result<String> {
     let output = command
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -92,6 +95,6 @@ fn table(command: &mut Command, folder: &Path, file: &str) -> anyhow::Result<Str
         .context("cannot run quartier")?;
     ensure!(output.status.success(), "quartier lab compare ended with {}", output.status);
     let text = String::from_utf8(output.stdout).context("the table is no text")?;
-    fs::write(folder.join(file), &text)?;
+    fs::write(folder.join(name).with_extension("txt"), &text)?;
     Ok(text)
 }

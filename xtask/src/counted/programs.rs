@@ -1,10 +1,23 @@
 //! The programs that are counted: what each needs, how its input is made, and how it is run.
 
+/// How a program uses its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// One thread fills it, then each works on its own part.
+    PrivateParts,
+    /// All threads read it.
+    ReadByAll,
+    /// In other ways: parts with borders that neighbours read, buffers that go from thread to thread.
+    Otherwise,
+}
+
 /// A program of Debian's.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// The name of its files.
     pub name: &'static str,
+    /// How it uses its data.
+    pub data: Data,
     /// Files that it needs, with what is in them.
     pub files: &'static [(&'static str, &'static str)],
     /// Commands that make its input in the working folder, each for `sh`.
@@ -61,6 +74,7 @@ const WITHOUT_OPENMP: &[&str] =
 /// The demonstration: as `numpy`, but smaller.
 pub const DEMO: Program = Program {
     name: "numpy",
+    data: Data::PrivateParts,
     files: &[POWER, POWER_SH, POWER_BY_HAND],
     prepare: &[],
     command: "sh power.sh 2560 30",
@@ -78,6 +92,7 @@ pub const PROGRAMS: [Program; 5] = [
     },
     Program {
         name: "numpy-pthreads",
+        data: Data::PrivateParts,
         files: &[POWER, POWER_PTHREADS],
         prepare: &[],
         command: "sh power.sh 2560 80",
@@ -86,6 +101,7 @@ pub const PROGRAMS: [Program; 5] = [
     },
     Program {
         name: "gromacs",
+        data: Data::Otherwise,
         files: &[("topol.top", WATER), ("run.mdp", DYNAMICS)],
         prepare: &[
             // As many times the equilibrated box as fit: elsewhere molecules would overlap at its borders.
@@ -99,14 +115,16 @@ pub const PROGRAMS: [Program; 5] = [
     },
     Program {
         name: "tachyon",
+        data: Data::ReadByAll,
         files: &[("scene.py", include_str!("scene.py"))],
-        prepare: &["/usr/bin/python3 scene.py 20000 1024 > scene.dat"],
+        prepare: &["/usr/bin/python3 scene.py 20000 512 > scene.dat"],
         command: "tachyon-nox scene.dat -numthreads 8 -o /tmp/out.tga",
         hand: WITHOUT_OPENMP,
         hand_instead: None,
     },
     Program {
         name: "pigz",
+        data: Data::Otherwise,
         files: &[("pigz.sh", "exec pigz -p 8 -c numbers > /tmp/out.gz\n")],
         prepare: &["seq 1 2500000 > numbers"],
         command: "sh pigz.sh",
@@ -114,3 +132,11 @@ pub const PROGRAMS: [Program; 5] = [
         hand_instead: None,
     },
 ];
+
+/// The one of that name.
+pub fn named(name: &str) -> anyhow::Result<Program> {
+    PROGRAMS.into_iter().find(|program| program.name == name).ok_or_else(|| {
+        let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+        anyhow::anyhow!("there is no program {name} here, only {}", known.join(", "))
+    })
+}

@@ -3,16 +3,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use super::Place;
-use super::programs::{PROGRAMS, Program};
+use super::programs::{self, PROGRAMS, Program};
+use super::targets;
 
 /// The drawings that are kept of each program.
 const DRAWINGS: [&str; 2] = ["policies.svg", "nodes-most-asked.svg"];
 
 /// Where every run is kept, in a program's folder.
 const RECORDINGS: &str = "recordings";
+
+/// Policies that act by the clock, with what they are compared with: they are counted a second time by the guest's own
+/// clock, where a run of a minute lets them act.
+const BY_THE_CLOCK: &str = "first-touch,numa-balancing,numad,quartier,quartier-balanced";
+
+/// The table of targets.
+const TARGETS: &str = "targets.md";
 
 /// Options of `cargo xtask results`.
 #[derive(Debug, clap::Args)]
@@ -42,28 +50,28 @@ pub struct Args {
 
 /// Counts the programs.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
-    if let Some(name) = args.names.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("there is no program {name} here, only {}", known.join(", "));
+    let named = args.names.iter().map(|name| programs::named(name));
+    let mut wanted = named.collect::<anyhow::Result<Vec<_>>>()?;
+    if wanted.is_empty() {
+        wanted.extend(PROGRAMS);
     }
     let place = Place::new(args.quartier.as_deref(), &args.work)?;
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
-    let runs = args.runs.to_string();
-    let slow_clocks = args.slow_clocks.to_string();
-    let guest = ["--kernel", &args.kernel, "--slow-clocks", &slow_clocks];
-    let runs = ["--runs", &runs, "--recordings", RECORDINGS];
-    let options = [guest, runs].concat().into_iter().map(AsRef::as_ref).collect::<Vec<_>>();
-    let wanted = |program: &&Program| {
-        args.names.is_empty() || args.names.iter().any(|name| name == program.name)
-    };
-    for program in PROGRAMS.iter().filter(wanted) {
+    let (runs, slow_clocks) = (args.runs.to_string(), args.slow_clocks.to_string());
+    let common = ["--kernel", &args.kernel, "--runs", &runs];
+    let slowed = ["--slow-clocks", &slow_clocks, "--recordings", RECORDINGS];
+    let (slowed, unslowed) =
+        ([&common[..], &slowed].concat(), [&common[..], &["--policies", BY_THE_CLOCK]].concat());
+    for program in &wanted {
         eprintln!("results: {}", program.name);
         let folder = place.prepare(program).context(program.name)?;
         discard(&folder.join(RECORDINGS)).context(program.name)?;
-        place.compare(program, &folder, &options).context(program.name)?;
+        place.compare(program, &folder, &slowed, "report").context(program.name)?;
         place.look_again(&folder, RECORDINGS, "whole").context(program.name)?;
+        place.compare(program, &folder, &unslowed, "by-the-clock").context(program.name)?;
         keep(program, &folder, &args.out).context(program.name)?;
     }
+    fs::write(args.out.join(TARGETS), targets::table(&PROGRAMS, &args.out)?)?;
     Ok(())
 }
 
@@ -77,15 +85,19 @@ fn discard(recordings: &Path) -> anyhow::Result<()> {
 
 /// Keeps the text, the numbers and the drawings; the page is as large as all of them.
 fn keep(program: &Program, folder: &Path, out: &Path) -> anyhow::Result<()> {
-    for kind in ["txt", "json"] {
-        let to = out.join(program.name).with_extension(kind);
-        fs::copy(folder.join("report").with_extension(kind), to)?;
-    }
-    fs::copy(folder.join("whole.txt"), out.join(format!("{}-whole.txt", program.name)))?;
-    for drawing in DRAWINGS {
-        let to = out.join(format!("{}-{drawing}", program.name));
-        fs::copy(folder.join("drawings").join(drawing), to)
-            .with_context(|| format!("no drawing {drawing}"))?;
+    for (from, to) in kept(program) {
+        fs::copy(folder.join(&from), out.join(to)).with_context(|| format!("no {from}"))?;
     }
     Ok(())
+}
+
+/// What is kept of a program: the file in its folder, and its name among the results.
+fn kept(program: &Program) -> Vec<(String, String)> {
+    let name = program.name;
+    let reports = ["txt", "json"].map(|kind| (format!("report.{kind}"), format!("{name}.{kind}")));
+    let texts = ["whole.txt", "by-the-clock.txt"];
+    let texts = texts.map(|file| (file.to_owned(), format!("{name}-{file}")));
+    let drawings =
+        DRAWINGS.map(|file| (format!("report-drawings/{file}"), format!("{name}-{file}")));
+    [&reports[..], &texts, &drawings].concat()
 }

@@ -29,7 +29,8 @@ const STATUS_NOTHING: u8 = 1;
 const EXAMPLES: &str = "\
 Examples:
   quartier lab compare --phase parallel --html compare.html -- ./program
-      Under first touch, interleave, NUMA balancing, numad, by hand and under Quartier, twice each
+      Under first touch, interleave, NUMA balancing, numad, by hand, under Quartier, and under Quartier
+      with NUMA balancing on: twice each
   quartier lab compare --policies first-touch,quartier --runs 5 -- ./program
   quartier lab compare --cpus-per-node 4 --sweep 1,4,8 --html compare.html -- ./program -t{cpus}
       Also on 1, 4 and 8 of the 16 CPUs: a curve of speed-up for each policy
@@ -68,7 +69,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     recordings: Option<PathBuf>,
     /// Report on the runs in this folder; nothing is run
-    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["command", "GuestArgs", "Counted"])]
     from: Option<PathBuf>,
     #[command(flatten)]
     outputs: OutputArgs,
@@ -86,7 +87,7 @@ impl Args {
         };
         let report = &comparison;
         let (page, drawings, text) = (html::comparison, svg::comparison, text::comparison);
-        print(&outputs.write(&Shown { report, page, drawings, text })?)?;
+        outputs.write(&Shown { report, page, drawings, text }, print)?;
         Ok(ExitCode::SUCCESS)
     }
 

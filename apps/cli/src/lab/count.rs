@@ -12,6 +12,7 @@ use quartier_lab::run;
 use super::counting::{Counting, CountingArgs};
 use super::guest::GuestArgs;
 use super::outputs::{OutputArgs, Shown, open};
+use crate::topo::source::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     recording: Option<PathBuf>,
     /// Report on this recording; nothing is run
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "load"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "GuestArgs", "Counted"])]
     from: Option<PathBuf>,
     #[command(flatten)]
     outputs: OutputArgs,
@@ -61,10 +62,8 @@ impl Args {
         }
         let report = &Report::new(&recording, self.counting.phase())?;
         let (page, drawings, text) = (html::report, svg::report, text::report);
-        let printed = outputs.write(&Shown { report, page, drawings, text })?;
-        // The command's own output is on the standard output.
-        let mut errors = anstream::stderr().lock();
-        errors.write_all(printed.as_bytes()).context("cannot write to standard error")?;
+        let print: fn(&str) -> _ = if self.from.is_some() { print } else { print_aside };
+        outputs.write(&Shown { report, page, drawings, text }, print)?;
         Ok(ExitCode::from(status))
     }
 
@@ -76,6 +75,12 @@ impl Args {
         let (recording, ran) = counting.count(request, |request| Ok(run(request, streams)?))?;
         Ok((recording, ran.exit_status))
     }
+}
+
+/// On standard error: the command's own output is on the standard output.
+fn print_aside(text: &str) -> anyhow::Result<()> {
+    let mut errors = anstream::stderr().lock();
+    errors.write_all(text.as_bytes()).context("cannot write to standard error")
 }
 
 fn read(file: &Path) -> anyhow::Result<Recording> {

@@ -9,6 +9,7 @@ use quartier_count::{Circumstances, CountMode, Machine, Moment, Phase, Recording
 use quartier_lab::{Exit, Instrument, Report, Request};
 use quartier_memmodel::geometry::{Geometry, Preset, Topology};
 use quartier_memmodel::{Layout, LayoutError, Owner, System};
+use quartier_model::Distance;
 
 use super::guest::GuestArgs;
 use crate::installed;
@@ -16,6 +17,16 @@ use crate::installed;
 /// Options of every command that counts.
 #[derive(Debug, clap::Args)]
 pub struct CountingArgs {
+    #[command(flatten)]
+    counted: Counted,
+    /// Which part of a run the report is about
+    #[arg(long, value_name = "PHASE", default_value = "whole")]
+    phase: PhaseOption,
+}
+
+/// Of them, those that are of no use for what was counted before.
+#[derive(Debug, clap::Args)]
+struct Counted {
     /// What is modelled: `server`, `tsar`, or a file (docs/lab.md)
     #[arg(long, value_name = "NAME|FILE", default_value = "server")]
     geometry: String,
@@ -25,9 +36,6 @@ pub struct CountingArgs {
     /// Compare translations with QEMU's own, for a note in the report
     #[arg(long, hide = true)]
     check_translations: bool,
-    /// Which part of a run the report is about
-    #[arg(long, value_name = "PHASE", default_value = "whole")]
-    phase: PhaseOption,
     /// CMD is a server: once it listens, run this shell command line, count the server meanwhile, then
     /// stop it
     #[arg(long, value_name = "LINE")]
@@ -65,7 +73,8 @@ impl CountingArgs {
 pub struct Counting {
     library: PathBuf,
     /// A preset's name or a file's whole path.
-    geometry: String,
+    name: String,
+    geometry: Geometry,
     /// For how many nodes it is, if not for any number.
     nr_nodes: Option<usize>,
     sets_one_in: u32,
@@ -78,12 +87,13 @@ pub struct Counting {
 impl Counting {
     /// Finds everything, before a guest boots.
     pub fn new(args: &CountingArgs, guest: &GuestArgs) -> anyhow::Result<Self> {
+        let CountingArgs { counted: args, phase } = args;
         if guest.is_accelerated() {
             bail!(
                 "--kvm runs the program on the processor, where nothing can be counted: leave it out"
             );
         }
-        if args.load.is_some() && matches!(args.phase, PhaseOption::Parallel) {
+        if args.load.is_some() && matches!(phase, PhaseOption::Parallel) {
             bail!(
                 "--phase parallel cannot be with --load: a server's threads begin before its load, so \
                  leave --phase out"
@@ -97,7 +107,7 @@ impl Counting {
         };
         let sets_one_in = args.sample;
         System::new_sampled(
-            geometry,
+            geometry.clone(),
             Layout::uniform(
                 nr_nodes.and_then(|nodes| nodes.try_into().ok()).unwrap_or(1),
                 1,
@@ -108,7 +118,8 @@ impl Counting {
         .with_context(|| format!("--sample {sets_one_in}"))?;
         Ok(Self {
             library,
-            geometry: name,
+            name,
+            geometry,
             nr_nodes,
             sets_one_in,
             checks_translations: args.check_translations,
@@ -126,7 +137,7 @@ impl Counting {
     ) -> anyhow::Result<(Recording, Report)> {
         let folder = tempfile::tempdir().context("cannot make a folder for what is counted")?;
         let out = folder.path().join("counted.json");
-        self.prepare(&mut request, &out)?;
+        self.prepare(&mut request, folder.path(), &out)?;
         let report = run(&request)?;
         let counted = std::fs::read(&out).map_err(|_| nothing_counted(&report, folder.path()))?;
         let taken = Taken::parse(&counted)?;
@@ -171,16 +182,35 @@ impl Counting {
         CountMode::Sampled { one_in, error_percent: (200.0 * error).min(100.0) }
     }
 
+    /// What the instrument is to model: as far apart as the guest's nodes are, where distances are asked for and
+    /// the geometry has none of its own.
+    fn geometry_for(
+        &self,
+        guest: &quartier_lab::Topology,
+        folder: &Path,
+    ) -> anyhow::Result<String> {
+        if !guest.has_distances() || self.nr_nodes.is_some() {
+            return Ok(self.name.clone());
+        }
+        let topology = Topology::Matrix { hops: hops(guest.machine()) };
+        let geometry = Geometry { topology, ..self.geometry.clone() };
+        geometry.check().context("--distance")?;
+        let path = folder.join("geometry.toml");
+        std::fs::write(&path, geometry.to_toml())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
     /// Puts the instrument into a guest.
-    fn prepare(&self, request: &mut Request, out: &Path) -> anyhow::Result<()> {
+    fn prepare(&self, request: &mut Request, folder: &Path, out: &Path) -> anyhow::Result<()> {
         let nodes = request.topology.machine().nodes().len();
         if let Some(topology) = self.nr_nodes.filter(|topology| *topology != nodes) {
-            bail!("{}: {}", self.geometry, LayoutError::Topology { topology, nodes });
+            bail!("{}: {}", self.name, LayoutError::Topology { topology, nodes });
         }
         request.instrument = Some(Instrument {
             library: self.library.clone(),
             out: out.to_owned(),
-            geometry: self.geometry.clone(),
+            geometry: self.geometry_for(&request.topology, folder)?,
             sets_one_in: self.sets_one_in,
             checks_translations: self.checks_translations,
             repeatable: self.is_repeatable,
@@ -196,11 +226,23 @@ impl Counting {
     }
 }
 
+/// How many hops apart nodes are that have such distances: those that are nearest to each other one, those at the
+/// next larger distance two.
+fn hops(machine: &quartier_model::Machine) -> Vec<Vec<u16>> {
+    let rows = &machine.distances().rows;
+    let mut steps: Vec<_> = rows.iter().flatten().copied().collect();
+    steps.push(Distance::LOCAL);
+    steps.sort_unstable();
+    steps.dedup();
+    let hops = |distance: &Distance| steps.partition_point(|step| step < distance) as u16;
+    rows.iter().map(|row| row.iter().map(hops).collect()).collect()
+}
+
 /// Why the instrument left no file.
 fn nothing_counted(report: &Report, folder: &Path) -> anyhow::Error {
     match report.exit {
         Exit::Signal(_) => {
-            anyhow!("nothing was counted: the guest was ended before its command was")
+            anyhow!("nothing was counted: a signal ended the guest while its command ran")
         }
         Exit::Status(_) => anyhow!(
             "nothing was counted: the instrument wrote nothing to {}; see whether there is room, and \
@@ -228,4 +270,23 @@ fn read_geometry(text: &str) -> anyhow::Result<(String, Geometry)> {
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {text}"))?;
     let geometry = Geometry::from_bytes(&bytes).with_context(|| text.to_owned())?;
     Ok((path.to_string_lossy().into_owned(), geometry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quartier_lab::Topology as Guest;
+
+    #[test]
+    fn nodes_that_are_farther_apart_are_more_hops_apart() {
+        let hops_of = |distance: &str| {
+            let distances = distance.parse().unwrap();
+            let guest = Guest::new(Some(4), &"1".parse().unwrap(), None, Some(&distances));
+            hops(guest.unwrap().machine())
+        };
+        assert_eq!(hops_of("ring")[0], [0, 1, 2, 1]);
+        assert_eq!(hops_of("21")[3], [1, 1, 1, 0]);
+        let twins = "10,12,40,40;12,10,40,40;40,40,10,12;40,255,12,10";
+        assert_eq!(hops_of(twins), [[0, 1, 2, 2], [1, 0, 2, 2], [2, 2, 0, 1], [2, 3, 1, 0]]);
+    }
 }

@@ -45,11 +45,17 @@ pub struct GuestArgs {
     /// Use /dev/kvm; it may exist and not work
     #[arg(long)]
     kvm: bool,
+    /// Give the CPUs five levels of page tables, as machines with more than 64 TiB use them
+    #[arg(long)]
+    five_levels: bool,
     /// Copy the kernel's console to this file, or - for standard error
     #[arg(long, value_name = "FILE")]
     console: Option<PathBuf>,
-    /// Let what acts by the clock wait N times as long (NUMA balancing, khugepaged; in `compare` also
-    /// numad and Quartier's rounds): programs run some 100 to 300 times slower here than the clock
+    /// Let what acts by the clock wait N times as long: a counted program runs 100 to 300 times slower than
+    /// the guest's clock
+    ///
+    /// The kernel's NUMA balancing and khugepaged; with `lab compare` also numad and Quartier's rounds, for
+    /// which `quartier run` has the same option otherwise.
     #[arg(
         long, value_name = "N", default_value_t = 1, hide_default_value = true,
         allow_negative_numbers = true, value_parser = number(1..=10_000u32)
@@ -86,6 +92,7 @@ impl GuestArgs {
         request.slow_clocks = self.slow_clocks;
         request.kernel_args.clone_from(&self.kernel_arg);
         request.kvm = self.kvm;
+        request.five_levels = self.five_levels;
         request.time_limit = self.timeout.map(Duration::from_secs);
         request.hang_limit = Duration::from_secs(self.hang_timeout);
         request.handle_signals = true;

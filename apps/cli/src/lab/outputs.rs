@@ -48,6 +48,8 @@ impl OutputArgs {
         if let Some(folder) = &self.svg {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            tempfile::tempfile_in(folder)
+                .with_context(|| format!("cannot write to the folder {}", folder.display()))?;
         }
         Ok(Outputs {
             html: open(self.html.as_deref())?,
@@ -59,10 +61,15 @@ impl OutputArgs {
 }
 
 impl Outputs {
-    /// Writes what was asked for, and gives what is to be printed.
-    pub fn write<R: Serialize>(self, shown: &Shown<'_, R>) -> anyhow::Result<String> {
+    /// Prints, and writes what was asked for besides.
+    pub fn write<R: Serialize>(
+        self,
+        shown: &Shown<'_, R>,
+        print: impl FnOnce(&str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let report = shown.report;
         let json = || Ok::<_, serde_json::Error>(serde_json::to_string_pretty(report)? + "\n");
+        print(&if self.is_json { json()? } else { (shown.text)(report) })?;
         if let Some(output) = self.html {
             output.write(&(shown.page)(report))?;
         }
@@ -72,7 +79,7 @@ impl Outputs {
         if let Some(folder) = &self.svg {
             write_drawings(folder, &(shown.drawings)(report))?;
         }
-        Ok(if self.is_json { json()? } else { (shown.text)(report) })
+        Ok(())
     }
 }
 

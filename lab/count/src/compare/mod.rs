@@ -1,6 +1,8 @@
 //! One program under several policies: how much moves between nodes under each, and how long the
 //! modelled phase takes.
 
+mod causes;
+mod figures;
 mod runs;
 mod spread;
 mod sweep;
@@ -9,6 +11,7 @@ mod verdict;
 use quartier_memmodel::geometry::Geometry;
 use serde::{Deserialize, Serialize};
 
+pub use figures::{Figures, RunFigures};
 pub use runs::{CountedRun, Trial};
 pub use spread::{MARGIN_PERCENT, Relation, Spread};
 pub use sweep::{AbsentPoint, Sweep, SweepCurve, SweepPoint, SweepRuns};
@@ -17,13 +20,17 @@ pub use verdict::{Outcome, Verdict};
 use crate::recording::{CountMode, FORMAT, Machine};
 use crate::report::{Asked, Phase, Report};
 
+/// [`Trial::detail`] and [`PolicyResult::detail`] of no placement at all: the program as it is, under first
+/// touch. Where it is the fastest of what was tried by hand, no placement by hand is said to be faster.
+pub const AS_IT_IS: &str = "as it is";
+
 const NOT_RUN: &str = "it was not run";
 
 /// Who decides where memory and threads are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Memory stays where it was first touched: Linux as it is.
+    /// Memory stays where it was first touched: Linux without NUMA balancing.
     FirstTouch,
     /// Pages go round the nodes.
     Interleave,
@@ -87,42 +94,6 @@ pub struct PolicyResult {
     pub figures: Option<Figures>,
     /// What each node was asked for, of the run with the middle Q; empty without any.
     pub asked: Vec<Asked>,
-}
-
-/// Numbers of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunFigures {
-    /// Q of thesis 5.3.4, MiB.
-    pub q_mib: f64,
-    /// Commands that leave their node, percent; absent without commands.
-    pub remote_percent: Option<f64>,
-    /// Hops of the mean command; absent without commands.
-    pub mean_hops: Option<f64>,
-    /// Modelled time of the phase, milliseconds; absent if no CPU executed anything.
-    pub modelled_phase_ms: Option<f64>,
-}
-
-/// Numbers over all runs of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Figures {
-    /// Q of thesis 5.3.4, MiB.
-    pub q_mib: Spread,
-    /// Commands that leave their node, percent; absent if a run had none.
-    pub remote_percent: Option<Spread>,
-    /// Hops of the mean command; absent if a run had none.
-    pub mean_hops: Option<Spread>,
-    /// Modelled time of the phase, milliseconds; absent if a run had none.
-    pub modelled_phase_ms: Option<Spread>,
-    /// Q divided by first touch's; absent where that is 0 or unknown.
-    pub q_to_first_touch: Option<Spread>,
-    /// Q divided by that of the best placement by hand.
-    pub q_to_hand: Option<Spread>,
-    /// Modelled time divided by first touch's.
-    pub modelled_time_to_first_touch: Option<Spread>,
-    /// Modelled time divided by that of the best placement by hand.
-    pub modelled_time_to_hand: Option<Spread>,
 }
 
 /// Runs under a policy, as they are handed in.
@@ -330,36 +301,19 @@ impl PolicyResult {
         Self { policy, detail, figures, runs, absent, tried, asked: asked.unwrap_or_default() }
     }
 
+    /// How it was set; what was set in no way is [`AS_IT_IS`].
+    pub(crate) fn detail_or_none(&self) -> &str {
+        self.detail.as_deref().unwrap_or(AS_IT_IS)
+    }
+
+    /// Whether the best way to set it is no placement at all.
+    pub(crate) fn is_best_as_it_is(&self) -> bool {
+        self.detail.as_deref() == Some(AS_IT_IS)
+    }
+
     /// Commands that leave their node in the run with the middle Q.
     #[must_use]
     pub fn remote(&self) -> u64 {
         self.asked.iter().fold(0, |sum, asked| sum.saturating_add(asked.remote.total()))
-    }
-}
-
-impl RunFigures {
-    fn new(report: &Report) -> Self {
-        Self {
-            q_mib: report.program.q_mib,
-            remote_percent: report.program.remote_percent,
-            mean_hops: report.program.mean_hops,
-            modelled_phase_ms: report.modelled.phase_ms,
-        }
-    }
-}
-
-impl Figures {
-    fn new(runs: &[RunFigures]) -> Option<Self> {
-        let of = |f: fn(&RunFigures) -> Option<f64>| Spread::of(runs.iter().map(f));
-        Some(Self {
-            q_mib: of(|run| Some(run.q_mib))?,
-            remote_percent: of(|run| run.remote_percent),
-            mean_hops: of(|run| run.mean_hops),
-            modelled_phase_ms: of(|run| run.modelled_phase_ms),
-            q_to_first_touch: None,
-            q_to_hand: None,
-            modelled_time_to_first_touch: None,
-            modelled_time_to_hand: None,
-        })
     }
 }

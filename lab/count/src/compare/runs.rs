@@ -3,8 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CompareError, Comparison, Policy, PolicyRuns, SweepRuns};
-use crate::numbers::of;
+use super::{
+    AS_IT_IS, CompareError, Comparison, Policy, PolicyResult, PolicyRuns, Relation, Spread,
+    SweepRuns,
+};
+use crate::numbers::{mib, of};
+use crate::recording::CountMode;
 use crate::report::Report;
 
 /// One run.
@@ -81,6 +85,30 @@ impl Comparison {
     }
 }
 
+impl PolicyResult {
+    /// Whether this way of those that were tried is the best.
+    #[must_use]
+    pub fn is_best(&self, trial: &Trial) -> bool {
+        trial.failed.is_none() && trial.detail == self.detail_or_none()
+    }
+
+    /// The best is the fastest, by modelled time. Where another way that was tried moves less than that,
+    /// beyond the margin and the error of sampling, a sentence that says so.
+    #[must_use]
+    pub fn moves_least(&self, mode: CountMode) -> Option<String> {
+        let best = self.tried.iter().find(|trial| self.is_best(trial))?;
+        let counted = self.tried.iter().filter_map(|trial| Some((trial.q_mib?, trial)));
+        let (q_mib, least) = counted.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
+        let q = |trial: &Trial| Some(Spread::of([trial.q_mib])?.widened(mode.error_percent()));
+        let is_less = q(least)?.relation(&q(best)?) == Relation::Less;
+        let is_slower = least.modelled_phase_ms? > best.modelled_phase_ms?;
+        let (detail, q) = (&least.detail, mib(q_mib));
+        (is_less && is_slower).then(|| {
+            format!("Of these, {detail} moves least (Q {q}), but its modelled time is longer.")
+        })
+    }
+}
+
 /// All runs of a policy on a number of CPUs.
 struct Ways<'a>(Vec<Way<'a>>);
 
@@ -152,7 +180,7 @@ impl<'a> Ways<'a> {
 
 impl Way<'_> {
     fn detail(&self) -> String {
-        self.runs[0].detail.clone().unwrap_or_else(|| "as it is".to_owned())
+        self.runs[0].detail.clone().unwrap_or_else(|| AS_IT_IS.to_owned())
     }
 
     fn reports(&self) -> Vec<Report> {

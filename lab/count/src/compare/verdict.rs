@@ -43,14 +43,14 @@ pub struct Verdict {
 }
 
 /// Results, and how sure they are.
-struct Judge<'a> {
-    results: &'a [PolicyResult],
-    mode: CountMode,
+pub(super) struct Judge<'a> {
+    pub(super) results: &'a [PolicyResult],
+    pub(super) mode: CountMode,
 }
 
 /// One policy's number against another's.
-struct Finding {
-    relation: Relation,
+pub(super) struct Finding {
+    pub(super) relation: Relation,
     /// The number divided by the other's.
     ratio: Option<Spread>,
 }
@@ -59,12 +59,13 @@ impl Verdict {
     pub(super) fn new(results: &[PolicyResult], mode: CountMode) -> Self {
         let judge = Judge { results, mode };
         let (outcome, headline) = judge.quartier();
-        let mut sentences = Vec::new();
+        let mut sentences = judge.causes(outcome);
+        let has_causes = !sentences.is_empty();
         sentences.extend(judge.to_hand());
         sentences.extend(judge.others());
         sentences.extend(judge.beside_balancing());
         sentences.extend(judge.what_is_left());
-        sentences.extend(judge.little_to_gain());
+        sentences.extend(judge.little_to_gain().filter(|_| !has_causes));
         sentences.extend(judge.absent());
         sentences.extend(judge.error());
         Self { outcome, headline, sentences }
@@ -96,18 +97,18 @@ impl Outcome {
 }
 
 impl Judge<'_> {
-    fn result(&self, policy: Policy) -> Option<(&PolicyResult, &Figures)> {
+    pub(super) fn result(&self, policy: Policy) -> Option<(&PolicyResult, &Figures)> {
         let result = self.results.iter().find(|result| result.policy == policy)?;
         Some((result, result.figures.as_ref()?))
     }
 
     /// Whether two results have a spread at all.
-    fn has_spread(&self, results: [&PolicyResult; 2]) -> bool {
+    pub(super) fn has_spread(&self, results: [&PolicyResult; 2]) -> bool {
         let is_repeatable = self.mode == CountMode::Deterministic;
         is_repeatable || results.iter().all(|result| result.runs.len() > 1)
     }
 
-    fn find(&self, value: &Spread, base: &Spread) -> Finding {
+    pub(super) fn find(&self, value: &Spread, base: &Spread) -> Finding {
         let error = self.mode.error_percent();
         let (value, base) = (value.widened(error), base.widened(error));
         Finding { relation: value.relation(&base), ratio: value.ratio(&base) }
@@ -161,7 +162,6 @@ impl Judge<'_> {
     fn to_hand(&self) -> Option<String> {
         let (hand, base) = self.result(Policy::Hand)?;
         let (quartier, figures) = self.result(Policy::Quartier)?;
-        let by = hand.detail.as_ref().map_or(String::new(), |detail| format!(" ({detail})"));
         let ratio = figures.q_mib.ratio(&base.q_mib)?;
         let finding = self.find(&figures.q_mib, &base.q_mib);
         let certain = match finding.relation {
@@ -170,8 +170,14 @@ impl Judge<'_> {
             Relation::Less => "less in every run",
             Relation::More => "more in every run",
         };
+        let best = match hand.is_best_as_it_is() {
+            true => "No placement by hand that was tried is faster than none, which".to_owned(),
+            false => {
+                format!("The best placement by hand{}", in_brackets(hand.detail.as_deref()))
+            }
+        };
         Some(format!(
-            "The best placement by hand{by} moves {}; quartier run moves {} times that ({certain}).",
+            "{best} moves {}; quartier run moves {} times that ({certain}).",
             mib(base.q_mib.middle),
             range(&ratio),
         ))
@@ -234,7 +240,7 @@ impl Judge<'_> {
         ))
     }
 
-    fn little_to_gain(&self) -> Option<String> {
+    pub(super) fn little_to_gain(&self) -> Option<String> {
         let (_, figures) = self.result(Policy::FirstTouch)?;
         let remote = figures.remote_percent?;
         (remote.greatest < LITTLE_TO_GAIN_PERCENT).then(|| {
@@ -300,6 +306,11 @@ impl Finding {
             (Relation::More, None) => more.to_owned(),
         })
     }
+}
+
+/// How a policy was set, behind its name.
+pub(super) fn in_brackets(detail: Option<&str>) -> String {
+    detail.map_or(String::new(), |detail| format!(" ({detail})"))
 }
 
 /// What a difference has to exceed.

@@ -74,6 +74,7 @@ fn policies(page: &mut Page, comparison: &Comparison) {
         ("÷ by hand", "q_to_hand", |figures| figures.q_to_hand),
     ];
     table(page, comparison, "Moved between nodes", &q, mib, true);
+    parts(page, comparison);
     let time: [(&str, &str, Figure); 3] = [
         ("modelled time", "modelled_phase_ms", |figures| figures.modelled_phase_ms),
         ("÷ first touch", "modelled_time_to_first_touch", |figures| {
@@ -152,6 +153,29 @@ fn row(
     cells
 }
 
+/// Whose accesses moved it.
+fn parts(page: &mut Page, comparison: &Comparison) {
+    let parts: [(&str, Figure); 4] = [
+        ("q_user_mib", |figures| Some(figures.q_user_mib)),
+        ("q_kernel_mib", |figures| Some(figures.q_kernel_mib)),
+        ("q_walk_mib", |figures| Some(figures.q_walk_mib)),
+        ("q_rest_mib", |figures| Some(figures.q_rest_mib)),
+    ];
+    let row = |(at, result): (usize, &PolicyResult)| {
+        let middle = |(name, of): &(&str, Figure)| {
+            let at = format!("/policies/{at}/figures/{name}/middle");
+            let part = result.figures.as_ref().and_then(of);
+            Cell::number(maybe(&at, part.map(|part| part.middle), mib))
+        };
+        let name = Cell::words(result.policy.name());
+        (row_class(result), std::iter::once(name).chain(parts.iter().map(middle)).collect())
+    };
+    let rows: Vec<_> = comparison.policies.iter().enumerate().map(row).collect();
+    let caption = "Whose accesses moved it, the middle of all runs";
+    page.table(caption, &["<policy", "user", "kernel", "walk", "rest"], &rows);
+    page.words("p", "more", words::REST);
+}
+
 /// How each policy was set, where somebody said so.
 fn set_by(page: &mut Page, comparison: &Comparison) {
     let set = |result: &PolicyResult| Some((result.policy, result.detail.clone()?));
@@ -171,8 +195,8 @@ fn tried(page: &mut Page, comparison: &Comparison) {
     for (at, result) in comparison.policies.iter().enumerate() {
         let row = |(trial_at, trial): (usize, &Trial)| {
             let at = format!("/policies/{at}/tried/{trial_at}");
-            let is_best = result.detail.as_ref() == Some(&trial.detail);
-            let remark = trial.failed.as_deref().unwrap_or(if is_best { "the best" } else { "" });
+            let best = if result.is_best(trial) { "the best" } else { "" };
+            let remark = trial.failed.as_deref().unwrap_or(best);
             let cells = vec![
                 Cell::wide(&trial.detail),
                 Cell::number(maybe(&format!("{at}/q_mib"), trial.q_mib, mib)),
@@ -192,6 +216,9 @@ fn tried(page: &mut Page, comparison: &Comparison) {
                 &["<placement", "Q", "modelled time", "<"],
                 &rows,
             );
+            if let Some(least) = result.moves_least(comparison.mode) {
+                page.words("p", "more", &least);
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use levels::{Level, LevelName, Service};
 pub use modelled::{CpuTime, Modelled};
-pub use tally::{Asked, ClassCommands, Commands, KindCommands, KindCounts, Tally};
+pub use tally::{Asked, ClassCommands, Commands, KindCommands, KindCounts, PairCommands, Tally};
 
 use crate::recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
 use crate::slices::Slice;

@@ -29,6 +29,13 @@ pub struct Tally {
     pub remote_percent: Option<f64>,
     /// Q of thesis 5.3.4: MiB that commands moved between nodes.
     pub q_mib: f64,
+    /// Of it, what accesses of the program itself moved. How many commands of a class moved a word and no
+    /// line is not counted: a pair of nodes has them in its classes as it has stores and atomics.
+    pub q_user_mib: f64,
+    /// What the kernel's moved, copies of pages among them; classed as `q_user_mib`.
+    pub q_kernel_mib: f64,
+    /// What walks of page tables moved.
+    pub q_walk_mib: f64,
     /// Hops of the mean command, local ones counting 0; absent without commands.
     pub mean_hops: Option<f64>,
     /// Energy of transport as the thesis estimates it, bytes × hops, here in MiB × hops.
@@ -41,6 +48,22 @@ pub struct Tally {
     pub asked: Vec<Asked>,
     /// Commands from each node (row) to each node.
     pub matrix: Vec<Vec<u64>>,
+    /// The same by kind: each pair of nodes with any command, in order.
+    pub pairs: Vec<PairCommands>,
+}
+
+/// Commands from a node's CPUs to a node; to itself too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairCommands {
+    /// The node of the CPUs.
+    pub from: u16,
+    /// The node that serves them.
+    pub to: u16,
+    /// Hops between the two; 0: local.
+    pub hops: u16,
+    /// By kind.
+    pub kinds: KindCounts,
 }
 
 /// Commands of a kind.
@@ -157,16 +180,21 @@ impl Commands {
 impl Tally {
     pub(super) fn new(counts: &Counts, snapshot: &Snapshot) -> Self {
         let commands = split(counts, |pair| sum(pair.commands.iter().flatten().copied()));
+        let of_class = |class| bytes_of_class(counts, &snapshot.geometry, class) / MIB;
         Self {
             commands,
             remote_percent: share(commands.remote, commands.total()),
             q_mib: bytes(counts, &snapshot.geometry, |_| 1) / MIB,
+            q_user_mib: of_class(Class::User),
+            q_kernel_mib: of_class(Class::Kernel),
+            q_walk_mib: of_class(Class::Walk),
             mean_hops: mean_hops(counts, commands),
             energy_mib_hops: bytes(counts, &snapshot.geometry, |pair| pair.hops.into()) / MIB,
             kinds: Kind::ALL.into_iter().map(|kind| by_kind(counts, kind)).collect(),
             classes: by_class(counts, &Kind::ALL),
             asked: asked(counts, snapshot.nr_nodes),
             matrix: matrix(counts, snapshot.nr_nodes),
+            pairs: counts.pairs.iter().map(by_pair).filter(|of| of.kinds.total() > 0).collect(),
         }
     }
 
@@ -205,6 +233,24 @@ fn bytes(counts: &Counts, geometry: &Geometry, times: impl Fn(&Pair) -> u128) ->
     moved.sum::<u128>() as f64
 }
 
+/// Bytes that commands of a class moved between nodes.
+fn bytes_of_class(counts: &Counts, geometry: &Geometry, class: Class) -> f64 {
+    let (line_bytes, word_bytes) = (f64::from(geometry.line_bytes), f64::from(geometry.word_bytes));
+    let of_pair = |pair: &Pair| {
+        let all = |kinds: &[Kind]| sum(kinds.iter().flat_map(|&kind| pair.commands[kind as usize]));
+        let of_class = |kinds: &[Kind]| {
+            sum(kinds.iter().map(|&kind| pair.commands[kind as usize][class as usize]))
+        };
+        // Only stores and atomics move words; more words than those are in damaged files only.
+        let stores = [Kind::Write, Kind::Atomic];
+        let may_be_words = if all(&stores) >= pair.words { &stores[..] } else { &Kind::ALL[..] };
+        let part = share(of_class(may_be_words), all(may_be_words)).unwrap_or(0.0) / 100.0;
+        let words = pair.words as f64 * part;
+        (of_class(&Kind::ALL) as f64 - words) * line_bytes + words * word_bytes
+    };
+    counts.pairs.iter().filter(|pair| pair.hops > 0).map(of_pair).sum()
+}
+
 fn mean_hops(counts: &Counts, commands: Commands) -> Option<f64> {
     let hops = counts.pairs.iter().map(|pair| {
         u128::from(pair.hops) * u128::from(sum(pair.commands.iter().flatten().copied()))
@@ -234,10 +280,14 @@ fn asked(counts: &Counts, nr_nodes: usize) -> Vec<Asked> {
     for pair in &counts.pairs {
         let Some(node) = nodes.get_mut(usize::from(pair.target)) else { continue };
         let sums = if pair.hops == 0 { &mut node.local } else { &mut node.remote };
-        let by_kind = pair.commands.map(|by_class| sum(by_class.into_iter()));
-        *sums = sums.plus(&KindCounts::from_array(by_kind));
+        *sums = sums.plus(&by_pair(pair).kinds);
     }
     nodes
+}
+
+fn by_pair(pair: &Pair) -> PairCommands {
+    let kinds = KindCounts::from_array(pair.commands.map(|by_class| sum(by_class.into_iter())));
+    PairCommands { from: pair.initiator, to: pair.target, hops: pair.hops, kinds }
 }
 
 fn matrix(counts: &Counts, nr_nodes: usize) -> Vec<Vec<u64>> {

@@ -6,6 +6,7 @@ use super::canvas::{About, Canvas, Drawing, text_width};
 use super::scale::{Plot, Scale};
 use crate::compare::{Comparison, Figures, Policy, PolicyResult, Spread};
 use crate::numbers::{between, mib, milliseconds, or_none, percent, significant, times};
+use crate::words::modelled_with;
 
 const LEFT: f64 = 158.0;
 const TOP: f64 = 30.0;
@@ -76,7 +77,8 @@ pub(super) fn draw(comparison: &Comparison) -> Option<Drawing> {
         ),
         description: description(results),
     };
-    Some(canvas.finish(about, WIDTH, TOP + height + 40.0))
+    let drawing = canvas.finish(about, WIDTH, TOP + height + 40.0);
+    Some(drawing.with_parameters(modelled_with(&comparison.geometry)))
 }
 
 fn panel(canvas: &mut Canvas, plot: Plot, results: &[PolicyResult], measure: &Measure) {

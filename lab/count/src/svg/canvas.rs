@@ -23,6 +23,8 @@ pub struct Drawing {
     pub subtitle: String,
     /// What can be seen on it, for those who cannot.
     pub description: String,
+    /// What its modelled numbers follow from, where it has any: a page says that beside it.
+    parameters: Option<String>,
     width: f64,
     height: f64,
     body: Group,
@@ -34,6 +36,11 @@ pub(super) struct Canvas {
 }
 
 impl Drawing {
+    /// With the sentence that says what its numbers follow from.
+    pub(super) fn with_parameters(self, parameters: String) -> Self {
+        Self { parameters: Some(parameters), ..self }
+    }
+
     /// As a file of its own.
     #[must_use]
     pub fn to_svg(&self) -> String {
@@ -46,7 +53,7 @@ impl Drawing {
         let at = format!("translate({} {})", px(MARGIN), px(MARGIN + HEAD));
         self.root(width, height)
             .add(Title::new(clean(&self.title)).set("id", format!("{}-title", self.name)))
-            .add(self.desc())
+            .add(self.desc(self.parameters.as_deref()))
             .set("aria-labelledby", format!("{0}-title {0}-desc", self.name))
             .add(Style::new(style))
             .add(head.body)
@@ -60,7 +67,7 @@ impl Drawing {
         self.root(self.width, self.height)
             .set("aria-label", clean(&self.title))
             .set("aria-describedby", format!("{}-desc", self.name))
-            .add(self.desc())
+            .add(self.desc(None))
             .add(self.body.clone())
             .to_string()
     }
@@ -73,8 +80,10 @@ impl Drawing {
             .set("role", "img")
     }
 
-    fn desc(&self) -> Description {
-        let words = svg::node::Text::new(clean(&self.description));
+    fn desc(&self, parameters: Option<&str>) -> Description {
+        let parameters = parameters.map_or(String::new(), |parameters| format!(" {parameters}"));
+        let words = clean(&format!("{}{parameters}", self.description));
+        let words = svg::node::Text::new(words);
         Description::new().set("id", format!("{}-desc", self.name)).add(words)
     }
 }
@@ -168,7 +177,8 @@ impl Canvas {
 
     pub(super) fn finish(self, about: About, width: f64, height: f64) -> Drawing {
         let About { name, title, subtitle, description } = about;
-        Drawing { name, title, subtitle, description, width, height, body: self.body }
+        let (parameters, body) = (None, self.body);
+        Drawing { name, title, subtitle, description, parameters, width, height, body }
     }
 
     fn add(&mut self, shape: impl Into<Element>, hint: Option<&str>) {

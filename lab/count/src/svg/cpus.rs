@@ -5,6 +5,7 @@ use super::canvas::{About, Canvas, Drawing, text_width};
 use super::scale::{Plot, Scale};
 use crate::numbers::{count, grouped, milliseconds, or_none};
 use crate::report::{CpuTime, Report};
+use crate::words::modelled_with;
 
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
@@ -42,7 +43,8 @@ pub(super) fn draw(report: &Report) -> Option<Drawing> {
             modelled.cpus.len(),
         ),
     };
-    Some(canvas.finish(about, WIDTH, plot.bottom() + 48.0))
+    let drawing = canvas.finish(about, WIDTH, plot.bottom() + 48.0);
+    Some(drawing.with_parameters(modelled_with(&report.geometry)))
 }
 
 /// CPUs of each node.

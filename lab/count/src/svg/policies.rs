@@ -8,6 +8,7 @@ use super::scale::{Plot, Scale};
 use crate::compare::{Comparison, PolicyResult};
 use crate::numbers::count;
 use crate::report::Asked;
+use crate::words::geometry;
 
 /// The thesis shows six nodes: the others are like the last.
 const NODES_MAX: usize = 6;
@@ -52,7 +53,9 @@ pub(super) fn draw(comparison: &Comparison) -> Option<Drawing> {
         ),
         description: description(&panels),
     };
-    Some(canvas.finish(about, WIDTH, TOP + (HEAD + FOOT + height) * rows as f64 - 12.0))
+    let drawing = canvas.finish(about, WIDTH, TOP + (HEAD + FOOT + height) * rows as f64 - 12.0);
+    // Counts follow from the caches only: no time is in them.
+    Some(drawing.with_parameters(format!("Modelled on {}.", geometry(&comparison.geometry))))
 }
 
 fn top_nodes(asked: &[Asked]) -> Vec<Asked> {

@@ -5,6 +5,7 @@ use super::canvas::{About, Canvas, Drawing, text_width};
 use super::scale::{Plot, Scale};
 use crate::compare::{Comparison, Sweep, SweepCurve};
 use crate::numbers::{between, of, times};
+use crate::words::modelled_with;
 
 const LEFT: f64 = 64.0;
 const TOP: f64 = 16.0;
@@ -35,7 +36,8 @@ pub(super) fn draw(comparison: &Comparison) -> Option<Drawing> {
         ),
         description: description(sweep),
     };
-    Some(canvas.finish(about, WIDTH, chart.plot.bottom() + 44.0))
+    let drawing = canvas.finish(about, WIDTH, chart.plot.bottom() + 44.0);
+    Some(drawing.with_parameters(modelled_with(&comparison.geometry)))
 }
 
 struct Chart<'a> {

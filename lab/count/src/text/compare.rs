@@ -6,7 +6,11 @@ use super::table::Table;
 use super::{BOLD, COLUMNS, heading, paragraph};
 use crate::compare::{Comparison, Figures, Policy, PolicyResult, Spread, Sweep};
 use crate::numbers::{between, mib, milliseconds, of, or_none, percent, significant, times};
+use crate::recording::CountMode;
 use crate::words;
+
+/// Numbers of CPUs in one table: a column takes ten letters, after the policy's name.
+const SWEEP_COLUMNS: usize = (COLUMNS - 24) / 10;
 
 /// Policies side by side.
 #[must_use]
@@ -20,6 +24,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     ];
     heading(&mut out, "Moved between nodes", ": Q, least to greatest of all runs");
     figures(&mut out, comparison, &q, significant, true);
+    parts(&mut out, comparison);
     let time: [(&str, Figure); 3] = [
         ("modelled", |figures| figures.modelled_phase_ms),
         ("÷ first touch", |figures| figures.modelled_time_to_first_touch),
@@ -59,12 +64,12 @@ fn head(out: &mut String, comparison: &Comparison) {
         paragraph(out, "", &words::clean(sentence));
     }
     if let Some(by_hand) = comparison.of(Policy::Hand).filter(|hand| !hand.tried.is_empty()) {
-        paragraph(out, "", &words::clean(&tried(by_hand)));
+        paragraph(out, "", &words::clean(&tried(by_hand, comparison.mode)));
     }
 }
 
 /// The placements by hand that were tried.
-fn tried(by_hand: &PolicyResult) -> String {
+fn tried(by_hand: &PolicyResult, mode: CountMode) -> String {
     let each = by_hand.tried.iter().map(|trial| match &trial.failed {
         Some(why) => format!("{} (failed: {why})", trial.detail),
         None => format!(
@@ -74,7 +79,9 @@ fn tried(by_hand: &PolicyResult) -> String {
             or_none(trial.q_mib, mib),
         ),
     });
-    format!("Tried by hand, once each: {}.", each.collect::<Vec<_>>().join("; "))
+    let each = each.collect::<Vec<_>>().join("; ");
+    let least = by_hand.moves_least(mode).map_or(String::new(), |least| format!(" {least}"));
+    format!("Tried by hand, once each: {each}.{least}")
 }
 
 fn figures(
@@ -129,6 +136,28 @@ fn row(
     cells
 }
 
+/// Whose accesses moved it.
+fn parts(out: &mut String, comparison: &Comparison) {
+    heading(out, "Whose accesses moved it", ", MiB, the middle of all runs");
+    let parts: [Figure; 4] = [
+        |figures| Some(figures.q_user_mib),
+        |figures| Some(figures.q_kernel_mib),
+        |figures| Some(figures.q_walk_mib),
+        |figures| Some(figures.q_rest_mib),
+    ];
+    let mut table = Table::new(&["<policy", ">user", ">kernel", ">walk", ">rest"]);
+    for result in &comparison.policies {
+        let middle = |part: &Figure| {
+            let part = result.figures.as_ref().and_then(part);
+            or_none(part.map(|part| part.middle), significant)
+        };
+        let name = result.policy.name().to_owned();
+        table.row(std::iter::once(name).chain(parts.iter().map(middle)).collect());
+    }
+    table.print(out);
+    paragraph(out, "  ", words::REST);
+}
+
 fn sweep(out: &mut String, sweep: &Sweep) {
     let base = format!(
         ", against {} on {}",
@@ -139,8 +168,19 @@ fn sweep(out: &mut String, sweep: &Sweep) {
     let mut cpus: Vec<_> = sweep.points().map(|point| point.nr_cpus).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    // A column takes ten letters, after the policy's name.
-    cpus.truncate((COLUMNS - 24) / 10);
+    for (at, cpus) in cpus.chunks(SWEEP_COLUMNS).enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        speedups(out, sweep, cpus);
+    }
+    for sentence in sweep.absent_in_words() {
+        paragraph(out, "  ", &words::clean(&format!("not counted: {sentence}")));
+    }
+}
+
+/// Speed-ups on some numbers of CPUs.
+fn speedups(out: &mut String, sweep: &Sweep, cpus: &[u32]) {
     let names: Vec<_> =
         cpus.iter().map(|cpus| format!(">{}", of(u64::from(*cpus), "CPU"))).collect();
     let mut columns = vec!["<policy"];
@@ -156,9 +196,6 @@ fn sweep(out: &mut String, sweep: &Sweep) {
         table.row(cells);
     }
     table.print(out);
-    for sentence in sweep.absent_in_words() {
-        paragraph(out, "  ", &words::clean(&format!("not counted: {sentence}")));
-    }
 }
 
 fn tail(out: &mut String, comparison: &Comparison) {

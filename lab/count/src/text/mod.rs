@@ -240,7 +240,7 @@ fn modelled(out: &mut String, report: &Report) {
         out,
         "  ",
         &format!(
-            "busiest modelled moment: last level {}, memory {}, link {}",
+            "busiest modelled moment since the guest began: last level {}, memory {}, link {}",
             percent(100.0 * peak.last_level),
             percent(100.0 * peak.memory),
             percent(100.0 * peak.link),

@@ -24,6 +24,8 @@ pub struct MadeUp {
     /// Of a thousand that leave, how many go to the hot node rather than round.
     pub hot_per_mille: u64,
     pub hot_node: u16,
+    /// Of how many commands one is the kernel's.
+    pub kernel_one_in: u64,
     pub mode: CountMode,
     pub has_threads: bool,
     /// One in so many sets of the caches was modelled.
@@ -40,6 +42,7 @@ impl MadeUp {
             remote_per_mille: 310,
             hot_per_mille: 700,
             hot_node: 1,
+            kernel_one_in: 6,
             mode: CountMode::Parallel,
             has_threads: true,
             sets_one_in: 1,
@@ -98,7 +101,7 @@ impl MadeUp {
             if kind == 2 || kind == 3 {
                 by_class[2] = of_kind;
             } else {
-                by_class[1] = of_kind / 6;
+                by_class[1] = of_kind / self.kernel_one_in;
                 by_class[0] = of_kind - by_class[1];
             }
         }
@@ -251,27 +254,34 @@ pub fn runs(
     hot_per_mille: u64,
     detail: Option<&str>,
 ) -> PolicyRuns {
+    let runs = runs_with(policy, per_mille, |made_up| made_up.hot_per_mille = hot_per_mille);
+    PolicyRuns { detail: detail.map(str::to_owned), ..runs }
+}
+
+/// The same, changed in any way.
+pub fn runs_with(policy: Policy, per_mille: &[u64], change: impl Fn(&mut MadeUp)) -> PolicyRuns {
     let report = |&remote_per_mille: &u64| {
-        MadeUp::new(4, 2)
-            .with(|made_up| {
-                made_up.remote_per_mille = remote_per_mille;
-                made_up.hot_per_mille = hot_per_mille;
-            })
-            .report()
+        let made_up = MadeUp::new(4, 2).with(|made_up| made_up.remote_per_mille = remote_per_mille);
+        made_up.with(&change).report()
     };
     let runs = Ok(per_mille.iter().map(report).collect());
-    PolicyRuns { policy, detail: detail.map(str::to_owned), runs, tried: Vec::new(), failed: None }
+    PolicyRuns { policy, detail: None, runs, tried: Vec::new(), failed: None }
+}
+
+/// A placement by hand that was tried.
+pub fn trial(
+    detail: &str,
+    q_mib: Option<f64>,
+    modelled_phase_ms: Option<f64>,
+    failed: Option<&str>,
+) -> Trial {
+    let (detail, failed) = (detail.to_owned(), failed.map(str::to_owned));
+    Trial { detail, q_mib, modelled_phase_ms, failed }
 }
 
 /// A comparison as one would wish it: three runs each, one policy that could not be run.
 pub fn policies() -> Vec<PolicyRuns> {
     let by_hand = runs(Policy::Hand, &[70, 71, 70], 100, Some("numactl --membind=… per thread"));
-    let trial = |detail: &str, q_mib, modelled_phase_ms, failed: Option<&str>| Trial {
-        detail: detail.to_owned(),
-        q_mib,
-        modelled_phase_ms,
-        failed: failed.map(str::to_owned),
-    };
     let tried = vec![
         trial("numactl --membind=… per thread", Some(127.4), Some(80.0), None),
         trial("env OMP_PROC_BIND=close", Some(1430.0), Some(137.0), None),

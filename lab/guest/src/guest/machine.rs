@@ -214,8 +214,9 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
         (false, true) => ("tcg,thread=single", "max"),
     };
     push("-accel", accelerator.into());
-    // A fifth level of page tables only makes walks longer on machines this small.
-    push("-cpu", format!("{cpu},la57=off,vendor=GenuineIntel").into());
+    // A fifth level of page tables only makes walks longer on machines this small, unless that is asked for.
+    let levels = if request.five_levels { "on" } else { "off" };
+    push("-cpu", format!("{cpu},la57={levels},vendor=GenuineIntel").into());
     let emulated = if request.kvm { "" } else { KERNEL_ARGS_EMULATED };
     let topology_args = request.topology.kernel_args();
     let kernel_args: String = topology_args

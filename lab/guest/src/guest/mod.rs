@@ -55,6 +55,8 @@ pub struct Request {
     pub kernel_args: Vec<String>,
     /// Use /dev/kvm.
     pub kvm: bool,
+    /// Give the CPUs five levels of page tables.
+    pub five_levels: bool,
     /// What runs beside the command, as the guest's root, until it ends: a daemon of this machine by its
     /// whole path, with arguments. Nothing, if empty.
     pub beside: Vec<OsString>,
@@ -116,6 +118,7 @@ impl Request {
             as_root: false,
             kernel_args: Vec::new(),
             kvm: false,
+            five_levels: false,
             beside: Vec::new(),
             slow_clocks: 1,
             load: None,

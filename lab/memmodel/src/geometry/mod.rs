@@ -232,19 +232,32 @@ impl Geometry {
         Self::parse(std::str::from_utf8(bytes).map_err(|_| GeometryError::NoText)?)
     }
 
-    /// The same machine with as many CPUs to a node, each with its share of the last level.
+    /// As [`parse`](Self::parse) reads it.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("numbers, words and tables, which TOML has")
+    }
+
+    /// The same machine with as many CPUs to a node, each with its share of what a node's CPUs share: the
+    /// last level, and what it, the memory and the links carry in a cycle.
     ///
     /// A guest has few CPUs per node and a program's data are small to match; in the last level of a
-    /// whole socket they would all fit. Only where `last_level.cpus` says how many share it, and as far
+    /// whole socket they would all fit, and its memory would never be busy. So the guest's CPUs stand for a
+    /// socket whose CPUs all do as they do. Only where `last_level.cpus` says how many share it, and as far
     /// as sets are whole.
     #[must_use]
     pub fn scaled_to(mut self, cpus_per_node: u32) -> Self {
         let last = &mut self.last_level;
-        if let Some(cpus) = last.cpus.filter(|&cpus| cpus > cpus_per_node) {
+        let cpus_left = cpus_per_node.max(1);
+        if let Some(cpus) = last.cpus.filter(|&cpus| cpus > cpus_left) {
             let way_bytes = u64::from(last.ways) * u64::from(self.line_bytes);
-            let share = last.bytes / u64::from(cpus) * u64::from(cpus_per_node.max(1));
-            last.bytes = (share / way_bytes).max(1) * way_bytes;
-            last.cpus = Some(cpus_per_node.max(1));
+            let share_bytes = last.bytes / u64::from(cpus) * u64::from(cpus_left);
+            last.bytes = (share_bytes / way_bytes).max(1) * way_bytes;
+            last.cpus = Some(cpus_left);
+            let share = f64::from(cpus_left) / f64::from(cpus);
+            self.cost.last_level_service_cycles /= share;
+            self.cost.memory_bytes_per_cycle *= share;
+            self.cost.link_bytes_per_cycle *= share;
         }
         self
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use quartier_count::numbers::of;
-use quartier_count::{CountedRun, Phase, Policy, Recording, Report};
+use quartier_count::{AS_IT_IS, CountedRun, Phase, Policy, Recording, Report};
 use quartier_lab::{Error, Input, Request, STATUS_REFUSED, Streams, resolve_program, run};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
@@ -62,7 +62,16 @@ impl Counter {
         for way in &ways {
             self.count(policy, point, way)?;
         }
+        let unbound = if policy == Policy::Hand { self.unbound(point) } else { Vec::new() };
+        for run in unbound.iter().take(1) {
+            self.add_again(*run)?;
+        }
         let best = CountedRun::best(&self.runs[first..]).map(|run| run.detail.clone());
+        if matches!(&best, Some(Some(detail)) if detail == AS_IT_IS) {
+            for run in unbound.iter().take(nr_runs).skip(1) {
+                self.add_again(*run)?;
+            }
+        }
         let best = best.and_then(|detail| ways.iter().find(|way| way.shown() == detail));
         while let Some(way) = best.filter(|_| self.nr_begun < end) {
             self.count(policy, point, way)?;
@@ -72,6 +81,25 @@ impl Counter {
             }
         }
         self.nr_begun = end;
+        Ok(())
+    }
+
+    /// Runs under first touch: by hand as well, of somebody who binds nothing.
+    fn unbound(&self, point: &Point) -> Vec<usize> {
+        let is_one = |run: &CountedRun| {
+            (run.policy, run.nr_cpus) == (Policy::FirstTouch, point.nr_cpus) && run.outcome.is_ok()
+        };
+        (0..self.runs.len()).filter(|at| is_one(&self.runs[*at])).collect()
+    }
+
+    /// Takes one of them for a placement by hand.
+    fn add_again(&mut self, at: usize) -> anyhow::Result<()> {
+        let (policy, detail) = (Policy::Hand, Some(AS_IT_IS.to_owned()));
+        let run = CountedRun { policy, detail, ..self.runs[at].clone() };
+        if let Some(journal) = &mut self.journal {
+            journal.add_again((policy, run.detail.clone(), run.nr_cpus), at)?;
+        }
+        self.runs.push(run);
         Ok(())
     }
 

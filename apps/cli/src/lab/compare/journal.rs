@@ -79,13 +79,23 @@ impl Journal {
         let outcome = match outcome {
             Err(why) => Outcome::Failed(why.to_owned()),
             Ok(recording) => {
-                let name = PathBuf::from(format!("run-{:03}.json", self.nr_lines));
+                let name = recording_of(self.nr_lines);
                 let path = self.folder.join(&name);
                 fs::write(&path, recording.to_json())
                     .with_context(|| format!("cannot write {}", path.display()))?;
                 Outcome::Recording(name)
             }
         };
+        self.write(&Line { policy, detail, nr_cpus, outcome })
+    }
+
+    /// Adds what was counted as an earlier run, by its place among them, for another policy too.
+    pub fn add_again(
+        &mut self,
+        (policy, detail, nr_cpus): (Policy, Option<String>, u32),
+        run: usize,
+    ) -> anyhow::Result<()> {
+        let outcome = Outcome::Recording(recording_of(run + 1));
         self.write(&Line { policy, detail, nr_cpus, outcome })
     }
 
@@ -103,6 +113,11 @@ impl Journal {
         self.nr_lines += 1;
         Ok(())
     }
+}
+
+/// The file of the run of a line, the first of which is no run.
+fn recording_of(line: usize) -> PathBuf {
+    PathBuf::from(format!("run-{line:03}.json"))
 }
 
 /// What a folder has of a phase: the comparison, and its runs in the order in which they were counted.

@@ -13,7 +13,7 @@ use super::point::Point;
 /// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyOption {
-    /// Linux as it is, without NUMA balancing
+    /// Linux without NUMA balancing
     FirstTouch,
     /// numactl --interleave=all
     Interleave,
@@ -52,6 +52,9 @@ const BY_HAND: [&str; 4] = [
     "numactl --interleave=all env OMP_PLACES=cores OMP_PROC_BIND=spread",
 ];
 
+/// The daemon's program and package.
+const NUMAD: &str = "numad";
+
 /// Words of an option, as a shell would divide them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words(Vec<String>);
@@ -74,7 +77,7 @@ pub struct ByHand {
     /// What to put before the command to place it by hand; may be repeated, and the best counts
     ///
     /// Without it, these are tried: all on one node; OMP_PLACES=cores, close and spread, each with first
-    /// touch and with `numactl --interleave=all`.
+    /// touch and with `numactl --interleave=all`. Nothing at all is tried too, if first touch is counted.
     #[arg(long = "hand", value_name = "WORDS", conflicts_with = "from")]
     before: Vec<Words>,
     /// A command that stands in the place of CMD, placed by hand inside; may be repeated
@@ -174,7 +177,7 @@ pub fn ways(
             ..Way::before::<&str>(&[])
         }]),
         Policy::Numad => {
-            let numad = program("numad")?;
+            let numad = program(NUMAD)?;
             // Looks as often as it can, every five seconds.
             let seconds = 5 * slow_clocks;
             let interval = format!("{seconds}:{seconds}");
@@ -205,7 +208,11 @@ fn program(name: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
-    found.ok_or_else(|| format!("{name} is not installed: `apt-get install {name}`"))
+    found.ok_or_else(|| {
+        // A daemon's package starts it.
+        let daemon = if name == NUMAD { ", which starts it on this machine too" } else { "" };
+        format!("{name} is not installed: `apt-get install {name}`{daemon}")
+    })
 }
 
 #[cfg(test)]
