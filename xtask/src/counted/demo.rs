@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     println!(
         "NumPy multiplies a matrix by a vector, over and over: one thread fills the matrix, eight\n\
          compute, each with its own rows. On a machine of four nodes with two CPUs each (Linux\n\
-         {kernel} in QEMU), every cache line that leaves its node is counted. Takes a quarter of an hour.\n"
+         {kernel} in QEMU), every cache line that leaves its node is counted. Takes some ten minutes.\n"
     );
     let folder = place.prepare(&DEMO)?;
     let results = folder.join("results.txt");

@@ -321,6 +321,25 @@ mod tests {
     }
 
     #[test]
+    fn before_a_move_come_changes_of_a_part_of_what_it_moved() {
+        let moved = |from, len| Message::Remap { from, to: 0x9000_0000, len };
+        let unmapped = |start, end| Message::Unmap { start, end };
+        for (message, expected) in [
+            (moved(0x5000, 0x3000), true),
+            (moved(0x4000, 0x3000), true),
+            (unmapped(0x6000, 0x8000), true),
+            // The place that it left, and what has nothing to do with it.
+            (unmapped(0x4000, 0x8000), false),
+            (moved(0x4000, 0x4000), false),
+            (moved(0x7000, 0x2000), false),
+            (unmapped(0x1000, 0x2000), false),
+            (Message::Touch { address: 0x5000, tid: 1 }, false),
+        ] {
+            assert_eq!(is_of_a_part(message, 0x4000, 0x4000), expected, "{message:?}");
+        }
+    }
+
+    #[test]
     fn the_blocks_of_a_moved_region_move_with_it() {
         let mut regions = Regions::new().unwrap();
         regions.insert(Region::new(0x10_1000, 0x20_0000, BLOCK).unwrap()).unwrap();

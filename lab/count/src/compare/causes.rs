@@ -5,7 +5,7 @@
 
 use super::verdict::{Judge, Outcome, in_brackets};
 use super::{AS_IT_IS, Figures, MARGIN_PERCENT, Policy, Relation, Spread};
-use crate::numbers::{mib, percent, significant};
+use crate::numbers::{mib, milliseconds, percent, significant};
 
 /// Above this share, percent, loads of the program itself are most of what leaves its node.
 const MOST_PERCENT: f64 = 50.0;
@@ -21,6 +21,7 @@ impl Judge<'_> {
         let causes = [
             self.moving_costs_more(),
             self.all_nodes_read_it(),
+            self.one_cpu_has_more_to_do(),
             self.little_to_gain(),
             self.no_hand_is_better(),
         ];
@@ -90,6 +91,26 @@ impl Judge<'_> {
         })
     }
 
+    /// The phase is longer though the CPUs together work no longer.
+    fn one_cpu_has_more_to_do(&self) -> Option<String> {
+        let (_, base) = self.result(Policy::FirstTouch)?;
+        let (_, ours) = self.result(Policy::Quartier)?;
+        let (busiest, busiest_base) = ours.modelled_phase_ms.zip(base.modelled_phase_ms)?;
+        let (mean, mean_base) = ours.modelled_mean_cpu_ms.zip(base.modelled_mean_cpu_ms)?;
+        let is_longer = self.find(&busiest, &busiest_base).relation == Relation::More;
+        let is_more = self.find(&mean, &mean_base).relation == Relation::More;
+        (is_longer && !is_more).then(|| {
+            format!(
+                "All CPUs together work no longer ({} each in the mean, under first touch {}), but the \
+                 busiest does ({} and {}): threads stay on their nodes, and those of one have more to do.",
+                milliseconds(mean.middle),
+                milliseconds(mean_base.middle),
+                milliseconds(busiest.middle),
+                milliseconds(busiest_base.middle),
+            )
+        })
+    }
+
     /// The best by hand has no less than first touch, nor has any other that was tried.
     fn no_hand_is_better(&self) -> Option<String> {
         let (first, base) = self.result(Policy::FirstTouch)?;
@@ -152,6 +173,7 @@ mod tests {
             remote_percent: Some(50.0),
             mean_hops: None,
             modelled_phase_ms: Some(100.0),
+            modelled_mean_cpu_ms: None,
         }
     }
 
@@ -286,6 +308,22 @@ mod tests {
         let hand = |user| Some(result(Policy::Hand, &[run([user, 20.0, 1.0]); 2]));
         assert!(!causes_of(&base, &[ours; 2], hand(95.0)).contains("threads of all nodes"));
         assert!(causes_of(&base, &[ours; 2], hand(95.1)).contains("threads of all nodes"));
+    }
+
+    #[test]
+    fn one_cpu_has_more_to_do_where_the_others_have_not() {
+        let with = |phase_ms, mean_ms| RunFigures {
+            modelled_phase_ms: Some(phase_ms),
+            modelled_mean_cpu_ms: Some(mean_ms),
+            ..uneven([100.0, 0.0, 0.0])
+        };
+        let told = |ours| causes_of(&[with(100.0, 90.0); 2], &[ours; 2], None);
+        let said = "(91.0 ms each in the mean, under first touch 90.0 ms), but the busiest does (112 ms and \
+                    100 ms)";
+        assert!(told(with(112.0, 91.0)).contains(said), "{}", told(with(112.0, 91.0)));
+        // All have; none has.
+        assert_eq!(told(with(112.0, 93.0)), NO_CAUSE);
+        assert_eq!(told(with(103.0, 90.0)), NO_CAUSE);
     }
 
     #[test]

@@ -32,8 +32,10 @@ pub struct RunFigures {
     pub remote_percent: Option<f64>,
     /// Hops of the mean command; absent without commands.
     pub mean_hops: Option<f64>,
-    /// Modelled time of the phase, milliseconds; absent if no CPU executed anything.
+    /// Modelled time of the phase, which is the busiest CPU's, milliseconds; absent if no CPU executed anything.
     pub modelled_phase_ms: Option<f64>,
+    /// Modelled time of the mean CPU of those that executed anything, milliseconds.
+    pub modelled_mean_cpu_ms: Option<f64>,
 }
 
 /// Numbers over all runs of a policy.
@@ -59,6 +61,8 @@ pub struct Figures {
     pub mean_hops: Option<Spread>,
     /// Modelled time of the phase, milliseconds; absent if a run had none.
     pub modelled_phase_ms: Option<Spread>,
+    /// Modelled time of the mean CPU, milliseconds; absent if a run had none.
+    pub modelled_mean_cpu_ms: Option<Spread>,
     /// Q divided by first touch's; absent where that is 0 or unknown.
     pub q_to_first_touch: Option<Spread>,
     /// Q divided by that of the best placement by hand.
@@ -83,6 +87,7 @@ impl RunFigures {
             remote_percent: program.remote_percent,
             mean_hops: program.mean_hops,
             modelled_phase_ms: report.modelled.phase_ms,
+            modelled_mean_cpu_ms: report.mean_cpu_ms(),
         }
     }
 }
@@ -101,6 +106,7 @@ impl Figures {
             remote_percent: of(|run| run.remote_percent),
             mean_hops: of(|run| run.mean_hops),
             modelled_phase_ms: of(|run| run.modelled_phase_ms),
+            modelled_mean_cpu_ms: of(|run| run.modelled_mean_cpu_ms),
             q_to_first_touch: None,
             q_to_hand: None,
             modelled_time_to_first_touch: None,
