@@ -7,12 +7,11 @@ enum { THREADS = 8, PAGES_MIN = 16, PAGES_MORE = 32, GROWN_TIMES = 12, ROUNDS = 
 
 static int nr_moved;
 
-// Nobody holds off marking meanwhile.
 static char *grow(char *from, size_t pages, size_t pages_new) {
-    long got = bare_call(SYS_mremap, (long)from, (long)(pages * PAGE), (long)(pages_new * PAGE), MREMAP_MAYMOVE, 0);
+    char *to = bare_mremap(from, pages * PAGE, pages_new * PAGE, MREMAP_MAYMOVE, NULL);
     // While all is given back, one mapping may be cut into several for a moment.
-    must(got > 0 || got < -4095 || got == -EFAULT, "mremap: %ld", got);
-    return got == -EFAULT ? NULL : (char *)got;
+    must(to != MAP_FAILED || errno == EFAULT, "mremap");
+    return to == MAP_FAILED ? NULL : to;
 }
 
 static void check_grown(char *at, size_t pages, size_t pages_new, size_t seed) {

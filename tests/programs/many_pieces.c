@@ -5,17 +5,6 @@
 // A sample of the pages is checked at the end: in an emulated guest each touch takes a millisecond.
 enum { PIECES = 3000, SAMPLE = 7 };
 
-// Past the C library: nobody gives anything back first.
-static void *move_page(char *from, char *to) {
-    register long flags asm("r10") = MREMAP_MAYMOVE | MREMAP_FIXED;
-    register char *target asm("r8") = to;
-    long result;
-    asm volatile("syscall" : "=a"(result) : "a"(SYS_mremap), "D"(from), "S"(PAGE), "d"(PAGE), "r"(flags), "r"(target)
-                 : "rcx", "r11", "memory");
-    errno = result < 0 ? (int)-result : 0;
-    return result < 0 ? MAP_FAILED : (void *)result;
-}
-
 int main(void) {
     // Between two pieces lies a page that stays, so that none joins its neighbour.
     size_t bytes = (size_t)PIECES * 2 * PAGE;
@@ -29,7 +18,7 @@ int main(void) {
     for (size_t piece = 0; piece < PIECES; piece++) {
         size_t at = (piece % 2 ? piece : PIECES - 1 - piece) / 2 * 2 + piece % 2;
         size_t offset = at * 2 * PAGE;
-        void *got = move_page(memory + offset, away + offset);
+        void *got = bare_mremap(memory + offset, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, away + offset);
         if (got == MAP_FAILED && errno == ENOMEM) skip("this machine allows fewer mappings");
         must(got == away + offset, "mremap of piece %zu", piece);
     }

@@ -7,14 +7,9 @@ enum { MOVERS = 4, PLACES = 3, PAGES = 256 };
 static char *places[MOVERS][PLACES];
 static int stop, rounds, past_the_library, nr_marked;
 
-// Past the C library nobody holds off marking meanwhile.
 static void *move_there(void *from, size_t bytes, void *to) {
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-    if (!past_the_library) return mremap(from, bytes, bytes, flags, to);
-    long got = bare_call(SYS_mremap, (long)from, (long)bytes, (long)bytes, flags, (long)to);
-    if (got >= 0 || got < -4095) return (void *)got;
-    errno = (int)-got;
-    return MAP_FAILED;
+    return past_the_library ? bare_mremap(from, bytes, bytes, flags, to) : mremap(from, bytes, bytes, flags, to);
 }
 
 static void write_some(char *at) {

@@ -29,13 +29,19 @@ macro_rules! real {
 }
 
 fn next(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let address = look_up(found, name);
+    assert!(!address.is_null(), "the C library has no such function");
+    address
+}
+
+/// The next function of a name, looked up until there is one.
+fn look_up(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = found.load(Ordering::Acquire);
     if !known.is_null() {
         return known;
     }
-    // SAFETY: a valid name; the result is checked.
+    // SAFETY: a valid name; the result is checked by who uses it.
     let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    assert!(!address.is_null(), "the C library has no such function");
     found.store(address, Ordering::Release);
     address
 }
@@ -67,12 +73,5 @@ real! {
 #[must_use]
 pub fn allocates_as_glibc() -> bool {
     static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-    let mut own = FOUND.load(Ordering::Relaxed);
-    if own.is_null() {
-        // SAFETY: a valid name. Where it means nothing, it is no function of the program's.
-        own = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__libc_realloc".as_ptr()) };
-        let none = std::ptr::from_ref(&FOUND).cast_mut().cast();
-        FOUND.store(if own.is_null() { none } else { own }, Ordering::Relaxed);
-    }
-    realloc() as *mut c_void == own
+    realloc() as *mut c_void == look_up(&FOUND, c"__libc_realloc")
 }

@@ -49,9 +49,10 @@ enum Command {
     /// Count a program under several policies, and say what each brings
     ///
     /// First touch, interleave, the kernel's NUMA balancing, `numad`, the best placement by hand,
-    /// `quartier run`, and that with NUMA balancing on: commands that leave their node, Q (thesis 5.3.4) and modelled
-    /// time, with their spread over the runs. Each run is a guest of its own. The program's output is not shown. What fails under one
-    /// policy is absent there, with the reason; if all fail, the exit status is 1.
+    /// `quartier run`, and that with NUMA balancing on: commands that leave their node, Q (thesis 5.3.4) and
+    /// modelled time, with their spread over the runs. Each run is a guest of its own. The program's output is
+    /// not shown. What fails under one policy is absent there, with the reason; if all fail, the exit status
+    /// is 1.
     Compare(Box<compare::Args>),
     /// Check everything the lab needs, and say how to get what is missing
     Doctor(doctor::Args),

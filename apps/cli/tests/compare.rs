@@ -63,7 +63,9 @@ fn policies_are_compared_by_what_they_move() {
     assert!(fs::read_to_string(&page).unwrap().contains("</html>"));
     let report = read(&report);
     let policies = report["policies"].as_array().unwrap();
-    assert_eq!(policies.len(), 7);
+    let names: Vec<_> = policies.iter().map(|policy| policy["policy"].as_str().unwrap()).collect();
+    let placed = ["first-touch", "interleave", "numa-balancing", "numad", "hand"];
+    assert_eq!(names, [&placed[..], &["quartier", "quartier-balanced"]].concat());
     for policy in policies {
         if policy["policy"] == "numad" && policy["absent"].is_string() {
             eprintln!("not tested: {}", policy["absent"]);
@@ -160,8 +162,11 @@ fn what_cannot_be_counted_is_told_and_the_rest_is_compared() {
     assert_eq!(absent("first-touch"), "");
     assert_eq!(absent("interleave"), "the command ended with status 5: broken");
     assert!(absent("numad").contains("numad is not installed"), "{}", absent("numad"));
-    let tried = policy(&report, "hand")["tried"].as_array().unwrap();
+    let hand = policy(&report, "hand");
+    let tried = hand["tried"].as_array().unwrap();
     assert_eq!(tried[2]["detail"], "instead: true");
+    // Whichever was faster of the two that did not fail.
+    assert!(tried[2..].iter().any(|trial| trial["detail"] == hand["detail"]), "{hand}");
     let failed: Vec<_> = tried.iter().map(|trial| &trial["failed"]).collect();
     assert!(failed[0].as_str().unwrap().contains("no folder of the PATH"), "{failed:?}");
     assert!(failed[1].as_str().unwrap().contains("status 4: it said nothing"), "{failed:?}");

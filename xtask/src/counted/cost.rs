@@ -8,8 +8,8 @@ use anyhow::{Context, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-use super::Place;
 use super::programs::{self, Program};
+use super::{MACHINE, Place};
 
 /// Options of `cargo xtask count-cost`.
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,8 @@ fn cpu_seconds(
     let status = Command::new(&place.quartier)
         .arg("lab")
         .args(words)
-        .args(["--nodes", "4", "--cpus-per-node", "2", "--mem", "4G", "--kernel", &args.kernel])
+        .args(MACHINE)
+        .args(["--kernel", &args.kernel])
         .arg("--")
         .args(program.command.split(' '))
         .current_dir(folder)

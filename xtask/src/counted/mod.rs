@@ -15,6 +15,9 @@ use anyhow::{Context, ensure};
 
 use programs::Program;
 
+/// The machine that programs are counted on.
+const MACHINE: [&str; 6] = ["--nodes", "4", "--cpus-per-node", "2", "--mem", "4G"];
+
 /// Where comparisons are made.
 #[derive(Debug)]
 struct Place {
@@ -64,7 +67,7 @@ impl Place {
         report: &str,
     ) -> anyhow::Result<String> {
         let mut command = Command::new(&self.quartier);
-        command.args(["lab", "compare", "--nodes", "4", "--cpus-per-node", "2", "--mem", "4G"]);
+        command.args(["lab", "compare"]).args(MACHINE);
         command.args(["--phase", "parallel", "--svg", &format!("{report}-drawings")]);
         command.args(["--html", &format!("{report}.html"), "--report", &format!("{report}.json")]);
         command.args(options);

@@ -137,7 +137,7 @@ impl Counting {
     ) -> anyhow::Result<(Recording, Report)> {
         let folder = tempfile::tempdir().context("cannot make a folder for what is counted")?;
         let out = folder.path().join("counted.json");
-        self.prepare(&mut request, folder.path(), &out)?;
+        self.prepare(&mut request, &out)?;
         let report = run(&request)?;
         let counted = std::fs::read(&out).map_err(|_| nothing_counted(&report, folder.path()))?;
         let taken = Taken::parse(&counted)?;
@@ -183,26 +183,22 @@ impl Counting {
     }
 
     /// What the instrument is to model: as far apart as the guest's nodes are, where distances are asked for and
-    /// the geometry has none of its own.
-    fn geometry_for(
-        &self,
-        guest: &quartier_lab::Topology,
-        folder: &Path,
-    ) -> anyhow::Result<String> {
+    /// the geometry has none of its own; in a file beside `out` then.
+    fn geometry_for(&self, guest: &quartier_lab::Topology, out: &Path) -> anyhow::Result<String> {
         if !guest.has_distances() || self.nr_nodes.is_some() {
             return Ok(self.name.clone());
         }
         let topology = Topology::Matrix { hops: hops(guest.machine()) };
         let geometry = Geometry { topology, ..self.geometry.clone() };
         geometry.check().context("--distance")?;
-        let path = folder.join("geometry.toml");
+        let path = out.with_file_name("geometry.toml");
         std::fs::write(&path, geometry.to_toml())
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path.to_string_lossy().into_owned())
     }
 
     /// Puts the instrument into a guest.
-    fn prepare(&self, request: &mut Request, folder: &Path, out: &Path) -> anyhow::Result<()> {
+    fn prepare(&self, request: &mut Request, out: &Path) -> anyhow::Result<()> {
         let nodes = request.topology.machine().nodes().len();
         if let Some(topology) = self.nr_nodes.filter(|topology| *topology != nodes) {
             bail!("{}: {}", self.name, LayoutError::Topology { topology, nodes });
@@ -210,7 +206,7 @@ impl Counting {
         request.instrument = Some(Instrument {
             library: self.library.clone(),
             out: out.to_owned(),
-            geometry: self.geometry_for(&request.topology, folder)?,
+            geometry: self.geometry_for(&request.topology, out)?,
             sets_one_in: self.sets_one_in,
             checks_translations: self.checks_translations,
             repeatable: self.is_repeatable,

@@ -123,8 +123,8 @@ impl Report {
     /// Modelled time of the mean CPU of those that executed any of the program, milliseconds.
     #[must_use]
     pub fn mean_cpu_ms(&self) -> Option<f64> {
-        let cycles_per_ms = f64::from(self.geometry.cost.frequency_mhz) * 1000.0;
-        Some(self.modelled.mean_busy_cycles()? / cycles_per_ms)
+        let cycles = self.modelled.mean_busy_cycles()?;
+        Some(modelled::milliseconds(cycles, &self.geometry))
     }
 
     /// What a recording says about a phase.

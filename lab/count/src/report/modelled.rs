@@ -1,5 +1,6 @@
 //! Modelled time: what the counts would take on the machine of the geometry. Nothing here is measured.
 
+use quartier_memmodel::geometry::Geometry;
 use quartier_memmodel::{CpuCounts, PeakUtilisation, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -38,11 +39,11 @@ pub struct CpuTime {
 impl Modelled {
     pub(super) fn new(counted: &Snapshot) -> Self {
         let cpus = &counted.program.cpus;
-        let cycles_per_ms = f64::from(counted.geometry.cost.frequency_mhz) * 1000.0;
         let phase_cycles = cpus.iter().map(|cpu| cpu.modelled_cycles).max().unwrap_or(0);
         Self {
             phase_cycles,
-            phase_ms: (phase_cycles > 0).then(|| phase_cycles as f64 / cycles_per_ms),
+            phase_ms: (phase_cycles > 0)
+                .then(|| milliseconds(phase_cycles as f64, &counted.geometry)),
             peak_utilisation: counted.modelled_peak_utilisation,
             cpus: cpus.iter().enumerate().map(|(cpu, counts)| CpuTime::new(cpu, counts)).collect(),
         }
@@ -67,6 +68,11 @@ impl Modelled {
         let total: u128 = self.cpus.iter().map(|cpu| u128::from(cpu.modelled_cycles)).sum();
         (self.nr_busy() > 0).then(|| total as f64 / self.nr_busy() as f64)
     }
+}
+
+/// What cycles take at a geometry's frequency.
+pub(super) fn milliseconds(cycles: f64, geometry: &Geometry) -> f64 {
+    cycles / (f64::from(geometry.cost.frequency_mhz) * 1000.0)
 }
 
 impl CpuTime {
