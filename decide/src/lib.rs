@@ -23,6 +23,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod balancer;
 pub mod dqdt;
 pub mod policy;
 mod sync;
+
+pub use balancer::{Balancer, Seen, Wish};

@@ -64,6 +64,25 @@ fn a_killed_process_is_taken_off_with_all_its_threads() {
 }
 
 #[test]
+fn who_counts_for_another_leaves_that_ones_thread_counted_and_his_own_doubts() {
+    let (own, books) = (Own::of("4x2"), Books::new(8, 64));
+    let ledger = books.ledger(&own);
+    let (me, of) = (ledger.enter(&owner(10)).unwrap(), ledger.enter(&owner(11)).unwrap());
+    let on = |cpu| own.estimates().nr_threads_on(CpuId(cpu));
+    let first = ledger.count(of, CpuId(0)).unwrap();
+    assert_eq!(ledger.recount(me, me, first, CpuId(3)), None, "it is another's");
+    let moved = ledger.recount(me, of, first, CpuId(3)).unwrap();
+    assert_eq!((on(0), on(3)), (0, 1));
+    assert_eq!(ledger.recount(me, of, first, CpuId(5)), None, "it was there before");
+    // Killed in the middle of the next: nobody waits for the process whose thread it was.
+    ledger.begin_and_die(me, CpuId(6));
+    let swept = ledger.sweep(of, dead(&[10])).unwrap();
+    assert_eq!((swept.nr_processes, swept.nr_pending), (1, 0));
+    assert!(ledger.release(of, moved));
+    assert_eq!(own.estimates().nr_threads(ClusterId::ROOT), 0);
+}
+
+#[test]
 fn a_process_of_which_nothing_can_be_seen_stays_counted() {
     let (own, books) = (Own::of("2x2"), Books::new(8, 64));
     let ledger = books.ledger(&own);

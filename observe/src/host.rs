@@ -137,17 +137,19 @@ impl Host {
 fn read_text(path: &Path) -> io::Result<Option<String>> {
     const ENXIO: i32 = 6;
     const ENODEV: i32 = 19;
-    let mut text = String::new();
-    let read =
-        File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    /// A process that ended after its file was opened.
+    const ESRCH: i32 = 3;
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
     match read {
-        Ok(_) if text.len() as u64 == FILE_BYTES_MAX => {
+        Ok(_) if bytes.len() as u64 == FILE_BYTES_MAX => {
             Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than any file of the kernel"))
         }
-        Ok(_) => Ok(Some(text)),
+        // The name of a process may be any bytes.
+        Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error)
             if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-                || matches!(error.raw_os_error(), Some(ENXIO | ENODEV)) =>
+                || matches!(error.raw_os_error(), Some(ENXIO | ENODEV | ESRCH)) =>
         {
             Ok(None)
         }

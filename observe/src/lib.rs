@@ -25,9 +25,11 @@ mod machine;
 mod nodes;
 mod parse;
 mod process;
+mod thread;
 
 pub use error::{Error, Result, json_complaint};
 pub use gathered::{GATHERED_FORMAT, Gathered, machine_from_json};
 pub use host::Host;
 pub use load::CpuTimes;
 pub use process::{Pid, ProcessLimits};
+pub use thread::ThreadTimes;

@@ -30,6 +30,8 @@ static const struct {
 };
 
 int main(void) {
+    // Whoever is started in the background by a shell ignores it.
+    signal(SIGQUIT, SIG_DFL);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         pid_t child = fork_child();
         if (!child) {

@@ -1,15 +1,19 @@
 //! Running a program with the runtime in it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use quartier_model::Machine;
-use quartier_session::{Config, CpuBits, ENV_SESSION, ENV_SOCKET, Launcher, Session, SessionError};
+use quartier_session::{
+    Config, CpuBits, ENV_SESSION, ENV_SOCKET, Launcher, Session, SessionError, own_pid_namespace,
+};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -50,6 +54,18 @@ pub struct Request<'a> {
     pub config: Config,
     /// The memory policy that the program starts with.
     pub memory_policy: Option<MemoryPolicy>,
+    /// What is done while it runs, on a thread of its own.
+    pub meanwhile: Option<Meanwhile<'a>>,
+}
+
+/// Gets the session, and the end of the run: until then nothing is received.
+#[derive(Clone, Copy)]
+pub struct Meanwhile<'a>(pub &'a (dyn Fn(&Session, &Receiver<()>) + Sync));
+
+impl fmt::Debug for Meanwhile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meanwhile")
+    }
 }
 
 /// The two files of the decision tree that the run's processes decide by.
@@ -115,7 +131,7 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
         pid: std::process::id(),
         tree_fd: request.tree.tree.as_raw_fd(),
         threads_fd: request.tree.threads.as_raw_fd(),
-        reserved: 0,
+        pid_namespace: own_pid_namespace(),
     };
     let start_cpus = request.start.map_or(CpuBits::EMPTY, |start| start.cpus);
     let config = Config { start: start_cpus, ..request.config };
@@ -148,7 +164,16 @@ pub fn launch(request: &Request<'_>) -> Result<Launched, LaunchError> {
     if let Some(desk) = desk {
         std::thread::spawn(move || desk.serve(session));
     }
-    let status = wait(&child)
+    let status = std::thread::scope(|scope| {
+        let (running, ended) = channel();
+        if let Some(Meanwhile(act)) = request.meanwhile {
+            scope.spawn(move || act(session, &ended));
+        }
+        let status = wait(&child);
+        drop(running);
+        status
+    });
+    let status = status
         .map_err(|source| LaunchError::Start { path: request.program.path.clone(), source })?;
     let report = Report::collect(session, request.machine, began.elapsed());
     Ok(Launched { status, report })

@@ -1,15 +1,19 @@
 //! Effects on this machine: finding the program, running it with the runtime inside, and the account
 //! of what happened.
 
+mod affinity;
 mod desk;
 mod launch;
 mod memory_policy;
 mod program;
 mod report;
 mod rung;
+mod seats;
 
-pub use launch::{LaunchError, Launched, Request, Start, TreeFiles, launch, replace};
+pub use affinity::is_gone;
+pub use launch::{LaunchError, Launched, Meanwhile, Request, Start, TreeFiles, launch, replace};
 pub use memory_policy::MemoryPolicy;
 pub use program::{Obstacle, Program, ProgramError};
 pub use report::{NodeReport, Note, ProcessReport, Report};
 pub use rung::{RungProbe, probe};
+pub use seats::Hold;

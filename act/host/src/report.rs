@@ -38,6 +38,10 @@ pub struct ProcessReport {
     pub threads_created: u64,
     /// Of those, threads placed.
     pub threads_placed: u64,
+    /// Of those, threads for which no core was idle, and which were held later.
+    pub threads_settled: u64,
+    /// Times that a thread was held on another node, because it waited for a CPU on its own.
+    pub thread_moves: u64,
     /// Threads and pages by node.
     pub nodes: Vec<NodeReport>,
     /// Whether resident pages are known: a process that was killed could not count them.
@@ -75,7 +79,7 @@ pub struct ProcessReport {
 pub struct NodeReport {
     /// The kernel's number of the node.
     pub node: u32,
-    /// Threads placed there (with the first, where it is held).
+    /// Threads placed there (with the first, where it is held), those that were moved where they went.
     pub threads: u64,
     /// Resident 4 KiB pages of private data at the end; absent when unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,6 +148,8 @@ impl ProcessReport {
             rung: slot.rung().name(),
             threads_created: slot.get(Counter::ThreadsCreated),
             threads_placed: slot.get(Counter::ThreadsPlaced),
+            threads_settled: slot.get(Counter::ThreadsSettled),
+            thread_moves: slot.get(Counter::ThreadMoves),
             nodes: nodes.iter().enumerate().map(node).collect(),
             resident_known,
             marks: slot.get(Counter::Marks),
@@ -190,6 +196,8 @@ impl ProcessReport {
         }
         self.threads_created += other.threads_created;
         self.threads_placed += other.threads_placed;
+        self.threads_settled += other.threads_settled;
+        self.thread_moves += other.thread_moves;
         self.marks += other.marks;
         self.blocks_marked += other.blocks_marked;
         self.blocks_moved += other.blocks_moved;

@@ -273,6 +273,14 @@ pub fn thread_exists(pid: i32, tid: i32) -> bool {
     result != Err(Errno::ESRCH)
 }
 
+/// Whether there is a thread with this id, of whatever process.
+#[must_use]
+pub fn any_thread_exists(tid: i32) -> bool {
+    // SAFETY: signal 0 is a query.
+    let result = unsafe { syscall!(Sysno::tkill, tid, 0) };
+    result != Err(Errno::ESRCH)
+}
+
 /// Sleeps.
 pub fn sleep_micros(micros: u32) {
     let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);

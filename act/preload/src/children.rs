@@ -2,14 +2,14 @@
 //! they are linked with, so the thread is as wide as that while it makes one.
 
 use quartier_kernel::sys;
-use quartier_session::CpuBits;
+use quartier_session::Taken;
 
-use crate::affinity;
-use crate::threads::{Holding, Thread};
+use crate::threads::Thread;
+use crate::{affinity, create, seats};
 
 /// The calling thread, widened for as long as the value lives.
 #[derive(Debug)]
-pub struct Widened(Option<CpuBits>);
+pub struct Widened(Option<(&'static Thread, Taken<'static>)>);
 
 impl Widened {
     /// Widens the calling thread if we narrowed it.
@@ -27,32 +27,41 @@ impl Default for Widened {
 
 impl Drop for Widened {
     fn drop(&mut self) {
-        if let Some(narrow) = &self.0 {
-            let _ = affinity::set(0, narrow);
+        if let Some((thread, taken)) = &self.0 {
+            narrow(thread, taken);
         }
     }
 }
 
-/// Widens the calling thread if we narrowed it; gives what it was.
-fn widen() -> Option<CpuBits> {
-    let narrowed = Thread::find(sys::tid()).is_some_and(|thread| thread.holding() == Holding::Ours);
-    let base = affinity::base().filter(|_| narrowed)?;
-    let narrow = affinity::get(0).ok()?;
-    affinity::set(0, base).ok()?;
-    Some(narrow)
+fn narrow(thread: &Thread, taken: &Taken<'_>) {
+    thread.set_widened(false);
+    // The program may have set an affinity meanwhile, in a handler of a signal or another thread.
+    if taken.is_held() {
+        create::narrow_again(thread, taken);
+    }
+}
+
+/// Widens the calling thread if we narrowed it; its seat is taken meanwhile.
+fn widen() -> Option<(&'static Thread, Taken<'static>)> {
+    let thread = Thread::find(sys::tid())?;
+    // Also of one that may go anywhere: nobody is to hold it while its child inherits what it may use.
+    let taken = seats::take(thread)?;
+    affinity::set(0, affinity::base()?).ok()?;
+    thread.set_widened(true);
+    Some((thread, taken))
 }
 
 /// `vfork` returns twice in one stack, so what it needs to know afterwards is in the thread's entry.
 pub extern "C" fn before_vfork() {
-    if let (Some(_), Some(thread)) = (widen(), Thread::find(sys::tid())) {
-        thread.set_widened(true);
-    }
+    std::mem::forget(widen());
 }
 
 /// After a `vfork`, in the parent.
 pub extern "C" fn after_vfork() {
     let Some(thread) = Thread::find(sys::tid()) else { return };
-    if thread.take_widened() {
-        crate::create::narrow_again(thread);
+    let seat = thread.seat().filter(|_| thread.is_widened());
+    if let Some(taken) = seat.and_then(|seat| seat.take_over(seats::own_tid())) {
+        narrow(thread, &taken);
     }
+    thread.set_widened(false);
 }

@@ -5,15 +5,14 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use quartier_session::{Counter, CpuBits, Pin, Reason};
+use quartier_session::{Counter, CpuBits, Pin, Reason, Taken};
 
+use crate::attributes::{Attr, PlacedAttr, has_affinity, pthread_attr_getstack};
 use crate::real::{self, StartRoutine};
 use crate::runtime::{self, Runtime};
 use crate::sys::{self, PAGE};
-use crate::threads::{Holding, Thread};
-use crate::{Decide, Place, affinity};
-
-type Attr = libc::pthread_attr_t;
+use crate::threads::Thread;
+use crate::{Decide, Place, affinity, seats};
 
 /// What a new thread finds.
 struct Birth {
@@ -41,7 +40,7 @@ pub unsafe fn create(
     let mut status = None;
     if let Some(place) = place {
         // SAFETY: the caller's contract.
-        status = unsafe { create_at(thread, attr, start, argument, place) };
+        status = unsafe { create_at(runtime, thread, attr, start, argument, place) };
     }
     let status = status.unwrap_or_else(|| {
         let birth = Box::into_raw(Box::new(Birth { start, argument, place: None, prefers: false }));
@@ -52,10 +51,7 @@ pub unsafe fn create(
             // SAFETY: no thread was made, so `birth` is still ours.
             drop(unsafe { Box::from_raw(birth) });
         }
-        let count = place.and_then(|place| place.count);
-        if let (Some(count), Some(decide)) = (count, runtime.decide()) {
-            decide.uncount(count);
-        }
+        uncount(runtime, place);
         status
     });
     if status != 0 {
@@ -71,15 +67,21 @@ unsafe fn choose(runtime: &Runtime, attr: *const Attr) -> Option<Place> {
     }
     let decide = runtime.decide()?;
     let creator = Thread::find(sys::tid());
-    let creator_holding = creator.map_or(Holding::AsIs, Thread::holding);
     // SAFETY: the caller's `attr`.
-    if creator_holding == Holding::Programs || unsafe { has_affinity(attr) } {
+    if creator.is_some_and(Thread::is_by_program) || unsafe { has_affinity(attr) } {
         runtime.slot().note(Reason::AffinitySet);
         return None;
     }
-    let allowed = match (creator_holding, affinity::base()) {
-        (Holding::Ours, Some(base)) => *base,
-        _ => affinity::get(0).ok()?,
+    let now = affinity::get(0).ok()?;
+    let allowed = match (affinity::base(), creator.filter(|creator| creator.is_ours())) {
+        (Some(base), Some(creator)) => {
+            if !is_as_we_set_it(runtime, creator, &now) {
+                runtime.slot().note(Reason::AffinitySet);
+                return None;
+            }
+            *base
+        }
+        _ => now,
     };
     let place = decide.place(current_cpu(), &allowed);
     if place.is_none() {
@@ -88,9 +90,21 @@ unsafe fn choose(runtime: &Runtime, attr: *const Attr) -> Option<Place> {
     place
 }
 
+/// Whether the affinity of the calling thread, which is ours, is not somebody else's: its threads inherit that.
+fn is_as_we_set_it(runtime: &Runtime, thread: &Thread, now: &CpuBits) -> bool {
+    let is_mask = |now: &CpuBits| mask_of(runtime, thread, thread.held_on()) == Some(*now);
+    if is_mask(now) {
+        return true;
+    }
+    // It may just be held elsewhere.
+    let _taken = seats::take(thread);
+    affinity::get(0).is_ok_and(|now| is_mask(&now))
+}
+
 /// Creates the thread on its CPU, with its stack and thread block on its node. `None` when the
 /// kernel does not take the CPU (it went offline, say).
 unsafe fn create_at(
+    runtime: &Runtime,
     thread: *mut libc::pthread_t,
     attr: *const Attr,
     start: StartRoutine,
@@ -113,117 +127,11 @@ unsafe fn create_at(
         // SAFETY: no thread was made, so `birth` is still ours.
         drop(unsafe { Box::from_raw(birth) });
     }
-    (status != libc::EINVAL && status != libc::EPERM).then_some(status)
-}
-
-/// Attributes equal to the program's, with an affinity.
-struct PlacedAttr(MaybeUninit<Attr>);
-
-impl PlacedAttr {
-    unsafe fn new(from: *const Attr, cpu: u32) -> Option<Self> {
-        let mut attr = Self(MaybeUninit::uninit());
-        // SAFETY: initialises the attributes, which `drop` destroys.
-        if unsafe { libc::pthread_attr_init(attr.as_ptr()) } != 0 {
-            std::mem::forget(attr);
-            return None;
-        }
-        // SAFETY: both are initialised attributes.
-        if !from.is_null() && !unsafe { copy_attr(from, attr.as_ptr()) } {
-            return None;
-        }
-        let bits: CpuBits = [cpu].into_iter().collect();
-        // SAFETY: the mask has the length given.
-        let set = unsafe {
-            pthread_attr_setaffinity_np(
-                attr.as_ptr(),
-                CpuBits::byte_len(),
-                bits.words.as_ptr().cast(),
-            )
-        };
-        (set == 0).then_some(attr)
+    let takes_no_such_cpu = status == libc::EINVAL || status == libc::EPERM;
+    if status != 0 && !takes_no_such_cpu {
+        uncount(runtime, Some(place));
     }
-
-    fn as_ptr(&mut self) -> *mut Attr {
-        self.0.as_mut_ptr()
-    }
-}
-
-impl Drop for PlacedAttr {
-    fn drop(&mut self) {
-        // SAFETY: initialised in `new`.
-        unsafe { libc::pthread_attr_destroy(self.as_ptr()) };
-    }
-}
-
-unsafe extern "C" {
-    fn pthread_attr_setaffinity_np(
-        attr: *mut Attr,
-        size: usize,
-        set: *const libc::cpu_set_t,
-    ) -> c_int;
-    fn pthread_attr_getaffinity_np(
-        attr: *const Attr,
-        size: usize,
-        set: *mut libc::cpu_set_t,
-    ) -> c_int;
-    fn pthread_attr_getdetachstate(attr: *const Attr, detached: *mut c_int) -> c_int;
-    fn pthread_attr_getscope(attr: *const Attr, scope: *mut c_int) -> c_int;
-    fn pthread_attr_setscope(attr: *mut Attr, scope: c_int) -> c_int;
-    fn pthread_attr_getsigmask_np(attr: *const Attr, set: *mut libc::sigset_t) -> c_int;
-    fn pthread_attr_setsigmask_np(attr: *mut Attr, set: *const libc::sigset_t) -> c_int;
-    fn pthread_attr_getstack(attr: *const Attr, stack: *mut *mut c_void, size: *mut usize)
-    -> c_int;
-    fn pthread_attr_setstack(attr: *mut Attr, stack: *mut c_void, size: usize) -> c_int;
-}
-
-/// Copies every attribute that has a getter. A byte copy would share glibc's hidden part.
-unsafe fn copy_attr(from: *const Attr, to: *mut Attr) -> bool {
-    let (mut detached, mut inherit, mut policy, mut scope) = (0, 0, 0, 0);
-    let (mut guard, mut stack_size, mut stack) = (0, 0, std::ptr::null_mut());
-    // SAFETY: all-zero is a valid sched_param and sigset_t.
-    let (mut parameter, mut mask): (libc::sched_param, libc::sigset_t) =
-        unsafe { std::mem::zeroed() };
-    // SAFETY: `from` and `to` are initialised attributes; every getter writes the variable given.
-    unsafe {
-        let mut ok = pthread_attr_getdetachstate(from, &raw mut detached) == 0
-            && libc::pthread_attr_setdetachstate(to, detached) == 0
-            && libc::pthread_attr_getguardsize(from, &raw mut guard) == 0
-            && libc::pthread_attr_setguardsize(to, guard) == 0
-            && libc::pthread_attr_getinheritsched(from, &raw mut inherit) == 0
-            && libc::pthread_attr_setinheritsched(to, inherit) == 0
-            && libc::pthread_attr_getschedpolicy(from, &raw mut policy) == 0
-            && libc::pthread_attr_setschedpolicy(to, policy) == 0
-            && libc::pthread_attr_getschedparam(from, &raw mut parameter) == 0
-            && libc::pthread_attr_setschedparam(to, &raw const parameter) == 0
-            && pthread_attr_getscope(from, &raw mut scope) == 0
-            && pthread_attr_setscope(to, scope) == 0;
-        if pthread_attr_getsigmask_np(from, &raw mut mask) == 0 {
-            ok &= pthread_attr_setsigmask_np(to, &raw const mask) == 0;
-        }
-        // A stack of the program's own has an address; a size alone does not.
-        let own_stack = pthread_attr_getstack(from, &raw mut stack, &raw mut stack_size) == 0
-            && !stack.is_null()
-            && (stack as usize).wrapping_add(stack_size) != 0;
-        if own_stack && stack as usize > PAGE && (stack as usize) < 1 << 47 {
-            ok &= pthread_attr_setstack(to, stack, stack_size) == 0;
-        } else if libc::pthread_attr_getstacksize(from, &raw mut stack_size) == 0 {
-            ok &= libc::pthread_attr_setstacksize(to, stack_size) == 0;
-        }
-        ok
-    }
-}
-
-/// Whether the program gave the attributes an affinity (glibc fills the mask with ones if not).
-unsafe fn has_affinity(attr: *const Attr) -> bool {
-    if attr.is_null() {
-        return false;
-    }
-    let mut bits = CpuBits::EMPTY;
-    // SAFETY: initialised attributes by the caller's contract; the mask has the length given.
-    let got = unsafe {
-        pthread_attr_getaffinity_np(attr, CpuBits::byte_len(), bits.words.as_mut_ptr().cast())
-    };
-    got != 0 || bits.words.iter().any(|word| *word != u64::MAX)
+    (!takes_no_such_cpu).then_some(status)
 }
 
 /// The first code of a new thread. Naked, so that no frame of ours stays below the program's:
@@ -270,11 +178,16 @@ extern "C" fn prepare(birth: *mut c_void) -> Call {
 }
 
 fn give_up(runtime: &Runtime, place: Option<Place>) {
-    if let (Some(base), Some(place)) = (affinity::base(), place) {
+    if let (Some(base), Some(_)) = (affinity::base(), place) {
         let _ = affinity::set(0, base);
-        if let (Some(count), Some(decide)) = (place.count, runtime.decide()) {
-            decide.uncount(count);
-        }
+    }
+    uncount(runtime, place);
+}
+
+fn uncount(runtime: &Runtime, place: Option<Place>) {
+    let count = place.and_then(|place| place.count);
+    if let (Some(count), Some(decide)) = (count, runtime.decide()) {
+        decide.uncount(count);
     }
 }
 
@@ -282,16 +195,29 @@ fn settle(runtime: &Runtime, thread: &'static Thread, place: Option<Place>, stac
     mark_end(std::ptr::from_ref(thread).cast_mut().cast());
     let Some(place) = place else { return };
     let slot = runtime.slot();
+    let Some(taken) = seats::sit(runtime, thread, place) else {
+        slot.note(Reason::TooManyThreads);
+        return give_up(runtime, Some(place));
+    };
+    // Its creator may have set an affinity for it already.
+    let only_cpu = [place.cpu_os_id].into_iter().collect();
+    if thread.is_by_program() || affinity::get(0) != Ok(only_cpu) {
+        thread.set_by_program();
+        slot.set_user_affinity();
+        return taken.leave();
+    }
     slot.add(Counter::ThreadsPlaced, 1);
     let per_node = runtime.session.threads_per_node(runtime.slot_index());
     if let Some(count) = per_node.get(place.node_index as usize) {
         count.fetch_add(1, Ordering::Relaxed);
     }
-    thread.hold(Holding::Ours, Some(place.node_os_id));
-    thread.set_placed(place.cpu_os_id, place.count);
-    if let Some(narrow) = narrow_mask(runtime, place) {
-        let _ = affinity::set(0, &narrow);
+    // Beyond the idle cores a thread makes another wait, or waits itself, while a core that was counted as
+    // busy may do nothing: the kernel sees which does, so the thread is held later, where it runs then.
+    let node = (place.has_idle_core || !runtime.is_balanced()).then_some(place.node_os_id);
+    if let Some(mask) = mask_of(runtime, thread, node) {
+        let _ = affinity::set(0, &mask);
     }
+    taken.put_back_on(node);
     bring_home(stack, place.node_os_id);
 }
 
@@ -316,26 +242,26 @@ fn bring_home((start, end): (usize, usize), node: u32) {
     }
 }
 
-/// The CPUs that a thread with this place may use.
-fn narrow_mask(runtime: &Runtime, place: Place) -> Option<CpuBits> {
+/// The CPUs that a thread of ours may use that is held on this node, or not held.
+fn mask_of(runtime: &Runtime, thread: &Thread, node_os_id: Option<u32>) -> Option<CpuBits> {
+    let base = affinity::base()?;
+    let Some(node_os_id) = node_os_id else { return Some(*base) };
     match runtime.config().pin() {
-        Pin::Cpu => Some([place.cpu_os_id].into_iter().collect()),
+        Pin::Cpu => Some([thread.placed()?].into_iter().collect()),
         Pin::Node => {
-            let node = runtime.decide()?.node_cpus(place.node_index);
-            Some(node.intersection(affinity::base()?))
+            let decide = runtime.decide()?;
+            Some(decide.node_cpus(decide.node_index(node_os_id)?).intersection(base))
         }
         Pin::None => None,
     }
 }
 
-/// Narrows a thread of ours to its place again.
-pub fn narrow_again(thread: &Thread) {
-    let narrow = runtime::get().and_then(|runtime| {
-        let place = runtime.decide()?.locate(thread.placed()?)?;
-        narrow_mask(runtime, place)
-    });
-    if let Some(narrow) = narrow {
-        let _ = affinity::set(0, &narrow);
+/// Narrows the calling thread, whose seat is taken, to where it is held.
+pub fn narrow_again(thread: &Thread, taken: &Taken<'_>) {
+    let node = taken.sitting().node_os_id;
+    let mask = runtime::get().and_then(|runtime| mask_of(runtime, thread, node));
+    if let Some(mask) = mask {
+        let _ = affinity::set(0, &mask);
     }
 }
 
@@ -343,20 +269,26 @@ pub fn narrow_again(thread: &Thread) {
 /// counts it there.
 pub fn hold_creator(runtime: &Runtime, decide: &dyn Decide, creator: &'static Thread) {
     let (Some(base), Ok(now)) = (affinity::base(), affinity::get(0)) else { return };
-    if creator.holding() != Holding::AsIs || now != *base {
+    if creator.is_by_program() || creator.is_ours() || now != *base {
         return;
     }
     let Some(place) = decide.locate(current_cpu()) else { return };
-    creator.set_placed(place.cpu_os_id, decide.count(place.cpu_os_id));
-    let Some(narrow) = narrow_mask(runtime, place) else { return };
-    if affinity::set(0, &narrow).is_ok() {
-        creator.hold(Holding::Ours, Some(place.node_os_id));
-        let per_node = runtime.session.threads_per_node(runtime.slot_index());
-        if let Some(count) = per_node.get(place.node_index as usize)
-            && count.load(Ordering::Relaxed) == 0
-        {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+    let place = Place { count: decide.count(place.cpu_os_id), ..place };
+    let Some(taken) = seats::sit(runtime, creator, place) else {
+        return uncount(runtime, Some(place));
+    };
+    let node = Some(place.node_os_id);
+    let narrowed = mask_of(runtime, creator, node).map(|mask| affinity::set(0, &mask));
+    if narrowed.is_none_or(|narrowed| narrowed.is_err()) {
+        seats::give_up(creator, taken);
+        return uncount(runtime, Some(place));
+    }
+    taken.put_back_on(node);
+    let per_node = runtime.session.threads_per_node(runtime.slot_index());
+    if let Some(count) = per_node.get(place.node_index as usize)
+        && count.load(Ordering::Relaxed) == 0
+    {
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -385,7 +317,9 @@ unsafe extern "C" fn thread_ended(thread: *mut c_void) {
     if thread as usize > 1 {
         // SAFETY: the static entry that `settle` stored for this thread.
         let thread = unsafe { &*thread.cast::<Thread>() };
-        if let (Some(count), Some(decide)) = (thread.take_count(), runtime.decide()) {
+        // A child of a fork that nobody saw has its parent's threads in its table.
+        let count = runtime.is_here().then(|| seats::stand_up(thread)).flatten();
+        if let (Some(count), Some(decide)) = (count, runtime.decide()) {
             decide.uncount(count);
         }
         thread.leave();

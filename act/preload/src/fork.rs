@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::threads::{self, Holding, Thread};
+use crate::threads::{self, Thread};
 use crate::{affinity, arena, helper, ranges, runtime, sys};
 
 unsafe extern "C" {
@@ -20,12 +20,12 @@ pub fn watch() {
     unsafe { pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
-/// Whether the thread that forks was narrowed, told to its child.
+/// Whether the thread that forks may be narrowed by then, told to its child.
 static NARROWED: AtomicU32 = AtomicU32::new(0);
 
 pub extern "C" fn prepare() {
     let Some(runtime) = runtime::get() else { return };
-    let narrowed = Thread::find(sys::tid()).is_some_and(|thread| thread.holding() == Holding::Ours);
+    let narrowed = Thread::find(sys::tid()).is_some_and(Thread::is_ours);
     NARROWED.store(u32::from(narrowed), Ordering::Relaxed);
     helper::before_fork(&runtime.orders());
     arena::hold();

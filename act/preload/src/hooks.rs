@@ -13,8 +13,8 @@ use syscalls::Sysno;
 use crate::children::Widened;
 use crate::helper::Marked;
 use crate::real::{self, StartRoutine, Strings};
-use crate::threads::{Holding, Thread};
-use crate::{affinity, cores, create, fork, runtime, sys};
+use crate::threads::Thread;
+use crate::{affinity, cores, create, fork, runtime, seats, sys};
 
 type Attr = libc::pthread_attr_t;
 type CpuSet = libc::cpu_set_t;
@@ -74,11 +74,7 @@ pub unsafe extern "C" fn sched_setaffinity(
     set: *const CpuSet,
 ) -> c_int {
     // SAFETY: the caller's contract is passed on.
-    let status = unsafe { real::sched_setaffinity()(tid, size, set) };
-    if status == 0 {
-        program_set(tid);
-    }
-    status
+    seats::program_sets(|| find(tid), || unsafe { real::sched_setaffinity()(tid, size, set) })
 }
 
 /// `sched_getaffinity(2)`: tells a thread that we narrowed what the user allows it.
@@ -112,14 +108,8 @@ pub unsafe extern "C" fn pthread_setaffinity_np(
     set: *const CpuSet,
 ) -> c_int {
     // SAFETY: the caller's contract is passed on.
-    let status = unsafe { real::pthread_setaffinity_np()(thread, size, set) };
-    if let (0, Some(runtime)) = (status, runtime::get()) {
-        if let Some(thread) = Thread::find_handle(thread) {
-            thread.hold(Holding::Programs, None);
-        }
-        runtime.slot().set_user_affinity();
-    }
-    status
+    let set = || unsafe { real::pthread_setaffinity_np()(thread, size, set) };
+    seats::program_sets(|| Thread::find_handle(thread), set)
 }
 
 /// `pthread_getaffinity_np(3)`.
@@ -146,17 +136,9 @@ fn find(tid: libc::pid_t) -> Option<&'static Thread> {
     Thread::find(if tid == 0 { sys::tid() } else { tid })
 }
 
-fn program_set(tid: libc::pid_t) {
-    let Some(runtime) = runtime::get() else { return };
-    if let Some(thread) = find(tid) {
-        thread.hold(Holding::Programs, None);
-        runtime.slot().set_user_affinity();
-    }
-}
-
 /// Writes what the user allows over a mask that we narrowed.
 unsafe fn widen(thread: Option<&Thread>, size: usize, set: *mut u8) {
-    let narrowed = thread.is_some_and(|thread| thread.holding() == Holding::Ours);
+    let narrowed = thread.is_some_and(Thread::is_ours);
     if let (true, Some(base)) = (narrowed, affinity::base()) {
         let bytes = base.words.as_ptr().cast::<u8>();
         // SAFETY: the caller's set has `size` bytes.

@@ -13,6 +13,7 @@
 
 mod affinity;
 mod arena;
+mod attributes;
 mod children;
 mod cores;
 mod create;
@@ -26,6 +27,7 @@ mod ranges;
 mod real;
 mod resident;
 mod runtime;
+mod seats;
 mod share;
 mod signals;
 mod text;
@@ -49,6 +51,8 @@ pub struct Place {
     pub node_os_id: u32,
     /// The thread as the tree counts it there, if it does.
     pub count: Option<Count>,
+    /// Whether a core there had nothing else to do.
+    pub has_idle_core: bool,
 }
 
 /// A thread that the tree counts: a number of the tree's own.

@@ -12,8 +12,8 @@ use quartier_session::{
 
 use crate::helper::{self, Marked, Orders};
 use crate::share::{self, Watch};
-use crate::threads::{Holding, Thread};
-use crate::{Decide, Factory, affinity, device, fork, ranges, resident, sys, threads};
+use crate::threads::Thread;
+use crate::{Decide, Factory, affinity, device, fork, ranges, resident, seats, sys, threads};
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
@@ -56,6 +56,9 @@ pub fn start(factory: Factory) {
     let session: &'static Session = Box::leak(Box::new(session));
     let Some((index, slot)) = session.claim(sys::pid() as u32) else { return };
     slot.set_name(&program_name());
+    // What an earlier program of this process left.
+    session.free_seats_of(index, sys::tid() as u32);
+    slot.set_ledger_process(None);
     let turned_off = std::env::var_os(ENV_NEXT_TOUCH).is_some_and(|value| value == "off");
     if turned_off && session.config().policy() == Policy::NextTouch {
         slot.note(Reason::TurnedOff);
@@ -99,6 +102,7 @@ pub fn end() {
         if let Some(Some(decide)) = runtime.decide.get() {
             decide.leave();
         }
+        runtime.session.free_seats_of(runtime.slot_index(), sys::tid() as u32);
         slot.set_state(SlotState::Ended);
     }
 }
@@ -130,7 +134,9 @@ fn restore_affinity(session: &'static Session, slot: &ProcessSlot, factory: Fact
             let _ = affinity::set(0, allowed);
         }
     }
-    affinity::set_base(affinity::get(0).unwrap_or(now));
+    let base = affinity::get(0).unwrap_or(now);
+    affinity::set_base(base);
+    slot.set_base(&base);
 }
 
 /// Whether a mask is one that we narrow threads to.
@@ -314,18 +320,21 @@ impl Runtime {
         }
     }
 
-    /// Gives the first thread its affinity back, once it is alone.
+    /// Gives the first thread its affinity back, once it is alone, if it still is ours to place.
     fn becomes_sequential(&self) {
-        let first = Thread::find(sys::pid());
-        if let (Some(first), Some(base)) = (first, affinity::base())
-            && first.holding() == Holding::Ours
-        {
-            let _ = affinity::set(first.tid() as i32, base);
-            first.hold(Holding::AsIs, None);
-            if let (Some(decide), Some(count)) = (self.decide(), first.take_count()) {
-                decide.uncount(count);
-            }
+        let Some(first) = Thread::find(sys::pid()) else { return };
+        let (Some(base), Some(taken)) = (affinity::base(), seats::take(first)) else { return };
+        let _ = affinity::set(first.tid() as i32, base);
+        if let (Some(decide), Some(count)) = (self.decide(), seats::give_up(first, taken)) {
+            decide.uncount(count);
         }
+    }
+
+    /// Whether the launcher looks at threads of this process, and holds them elsewhere where they wait.
+    pub fn is_balanced(&self) -> bool {
+        let launchers = self.session.header().launcher.pid_namespace;
+        let is_seen = launchers != 0 && self.slot().pid_namespace() == launchers;
+        is_seen && self.config().pin() == Pin::Node && self.config().balance_ms > 0
     }
 
     /// In a child after `fork`: a process of its own, with one thread.
@@ -333,6 +342,9 @@ impl Runtime {
         let user_affinity = self.slot().user_affinity();
         if let Some((index, slot)) = self.session.claim(sys::pid() as u32) {
             slot.set_name(&program_name());
+            if let Some(base) = affinity::base() {
+                slot.set_base(base);
+            }
             if user_affinity {
                 slot.set_user_affinity();
             }

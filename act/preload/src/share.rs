@@ -81,7 +81,7 @@ struct Steering {
 
 impl Steering {
     fn look(&mut self, watch: &Watch) {
-        let home = Thread::find(watch.program).and_then(Thread::node);
+        let home = Thread::find(watch.program).and_then(Thread::node_by_rseq);
         let Some(home) = home.or(watch.nodes.first().copied()) else { return };
         if self.target.is_none() && has_room(home, watch.share_percent) {
             return;

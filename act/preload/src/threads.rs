@@ -1,11 +1,11 @@
 //! The program's threads: where each was placed. Fixed arrays of atomics in the library's own
 //! segment, so that the helper can look a thread up while it waits, in one read and without a lock.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 
 use quartier_kernel::sys;
-
-use crate::Count;
+use quartier_session::Seat;
 
 /// Threads that can be followed at once; more run unplaced.
 pub const THREADS_MAX: usize = 8192;
@@ -20,35 +20,22 @@ const CPUS_MAX: usize = 8192;
 /// in zero-filled memory and cost nothing until used.
 const UNKNOWN: u16 = 0;
 
-/// How a thread got its affinity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Holding {
-    /// As it was created.
-    AsIs = 0,
-    /// Narrowed by us.
-    Ours = 1,
-    /// Set by the program: never touched again.
-    Programs = 2,
-}
-
 /// One thread.
 #[derive(Debug)]
 pub struct Thread {
     tid: AtomicU32,
-    holding: AtomicU32,
+    /// Not 0 once the program has set its affinity: it is never touched again.
+    by_program: AtomicU32,
     /// OS id plus one of the CPU on which it was placed.
     placed: AtomicU32,
-    /// How the decision tree counts it, plus one.
-    count: AtomicU32,
+    /// Its seat in the session, where it was placed.
+    seat: AtomicPtr<Seat>,
     /// Not 0 once it is about to end.
     leaving: AtomicU32,
-    /// Whether it is wide for the time of a `vfork`.
+    /// Whether it is wide while it makes a child: it has its own seat then.
     widened: AtomicU32,
     /// The C library's handle.
     handle: AtomicUsize,
-    /// OS id plus one.
-    node: AtomicU16,
     /// Address of its `rseq` area, which says on which CPU it is; 0 where there is none.
     rseq: AtomicUsize,
     stack_start: AtomicUsize,
@@ -61,13 +48,12 @@ pub struct Thread {
 #[allow(clippy::declare_interior_mutable_const)] // Only an initialiser of the array below.
 const EMPTY: Thread = Thread {
     tid: AtomicU32::new(0),
-    holding: AtomicU32::new(0),
+    by_program: AtomicU32::new(0),
     placed: AtomicU32::new(0),
-    count: AtomicU32::new(0),
+    seat: AtomicPtr::new(ptr::null_mut()),
     leaving: AtomicU32::new(0),
     widened: AtomicU32::new(0),
     handle: AtomicUsize::new(0),
-    node: AtomicU16::new(UNKNOWN),
     rseq: AtomicUsize::new(0),
     stack_start: AtomicUsize::new(0),
     stack_end: AtomicUsize::new(0),
@@ -91,10 +77,9 @@ impl Thread {
             forget_dead(sys::pid());
             take_free(tid)
         })?;
-        thread.holding.store(Holding::AsIs as u32, Ordering::Relaxed);
-        thread.node.store(UNKNOWN, Ordering::Relaxed);
+        thread.by_program.store(0, Ordering::Relaxed);
         thread.placed.store(0, Ordering::Relaxed);
-        thread.count.store(0, Ordering::Relaxed);
+        thread.seat.store(ptr::null_mut(), Ordering::Relaxed);
         thread.widened.store(0, Ordering::Relaxed);
         // SAFETY: a query of the calling thread, which enters itself.
         thread.handle.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
@@ -139,26 +124,36 @@ impl Thread {
         Self::all().find(|thread| thread.handle.load(Ordering::Relaxed) == handle as usize)
     }
 
-    /// Notes its CPU (OS id), and how the decision tree counts it there.
-    pub fn set_placed(&self, cpu_os_id: u32, count: Option<Count>) {
-        self.count.store(count.map_or(0, |Count(count)| count.wrapping_add(1)), Ordering::Relaxed);
+    /// Notes its CPU (OS id) and its seat.
+    pub fn set_placed(&self, cpu_os_id: u32, seat: &'static Seat) {
         self.placed.store(cpu_os_id + 1, Ordering::Relaxed);
+        self.seat.store(ptr::from_ref(seat).cast_mut(), Ordering::Release);
     }
 
-    /// How it was counted; from now on it is not, and has no place.
-    pub fn take_count(&self) -> Option<Count> {
+    /// Forgets them.
+    pub fn set_unplaced(&self) {
+        self.seat.store(ptr::null_mut(), Ordering::Release);
         self.placed.store(0, Ordering::Relaxed);
-        self.count.swap(0, Ordering::Relaxed).checked_sub(1).map(Count)
     }
 
-    /// Notes that it is wide for the time of a `vfork`.
+    /// Its seat, if it was placed. A thread that ended without a word has lost it to another.
+    pub fn seat(&self) -> Option<&'static Seat> {
+        // SAFETY: null, or a seat of the session, which stays mapped as long as the process.
+        let seat = unsafe { self.seat.load(Ordering::Acquire).as_ref() }?;
+        let sitting = seat.sitting()?;
+        let own_process =
+            crate::runtime::get().is_none_or(|own| own.slot_index() == sitting.process);
+        (own_process && sitting.tid == self.tid()).then_some(seat)
+    }
+
+    /// Notes that it is wide while it makes a child.
     pub fn set_widened(&self, widened: bool) {
         self.widened.store(u32::from(widened), Ordering::Relaxed);
     }
 
-    /// Whether it was wide; from now on it is not.
-    pub fn take_widened(&self) -> bool {
-        self.widened.swap(0, Ordering::Relaxed) != 0
+    /// Whether it is.
+    pub fn is_widened(&self) -> bool {
+        self.widened.load(Ordering::Relaxed) != 0
     }
 
     /// The CPU (OS id) on which it was placed.
@@ -181,24 +176,24 @@ impl Thread {
         (self.stack_start.load(Ordering::Relaxed), self.stack_end.load(Ordering::Relaxed))
     }
 
-    /// Who decides over its affinity.
-    pub fn holding(&self) -> Holding {
-        match self.holding.load(Ordering::Relaxed) {
-            1 => Holding::Ours,
-            2 => Holding::Programs,
-            _ => Holding::AsIs,
-        }
+    /// Whether the program has set its affinity.
+    pub fn is_by_program(&self) -> bool {
+        self.by_program.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes who decides over its affinity; `node` where we hold it.
-    pub fn hold(&self, holding: Holding, node_os_id: Option<u32>) {
-        self.node.store(node_os_id.map_or(UNKNOWN, encode), Ordering::Relaxed);
-        self.holding.store(holding as u32, Ordering::Relaxed);
+    /// Notes that.
+    pub fn set_by_program(&self) {
+        self.by_program.store(1, Ordering::Relaxed);
     }
 
-    /// Whether its node is known without a look at its thread block.
-    pub fn is_held(&self) -> bool {
-        self.node.load(Ordering::Relaxed) != UNKNOWN
+    /// Whether we placed it, and nobody has placed it otherwise since.
+    pub fn is_ours(&self) -> bool {
+        self.seat().is_some_and(|seat| seat.placed().is_some())
+    }
+
+    /// The OS id of the node that we hold it on.
+    pub fn held_on(&self) -> Option<u32> {
+        self.seat()?.placed()?.node_os_id
     }
 
     /// The address of its `rseq` area; 0 without one.
@@ -206,13 +201,9 @@ impl Thread {
         self.rseq.load(Ordering::Relaxed)
     }
 
-    /// The OS id of the node it runs on: where we hold it, or what its `rseq` area says. Only for a
+    /// The OS id of the node that it runs on, as its `rseq` area says. Only for a
     /// thread that is stopped in a fault, whose area is therefore still there.
-    pub fn node(&self) -> Option<u32> {
-        let held = self.node.load(Ordering::Relaxed);
-        if held != UNKNOWN {
-            return Some(u32::from(held) - 1);
-        }
+    pub fn node_by_rseq(&self) -> Option<u32> {
         let rseq = self.rseq.load(Ordering::Relaxed);
         if rseq == 0 {
             return None;
@@ -299,19 +290,44 @@ pub fn forget_all() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quartier_session::{Config, CpuBits, Launcher, Policy, Session, Sitting};
 
     #[test]
     fn a_thread_is_found_until_it_leaves() {
         let thread = Thread::enter(1_000_001, 0, (4096, 8192)).unwrap();
         assert_eq!(Thread::find(1_000_001).unwrap().stack(), (4096, 8192));
-        assert_eq!(thread.node(), None);
-        thread.hold(Holding::Ours, Some(3));
-        assert_eq!(thread.node(), Some(3));
         thread.leave();
         assert!(Thread::find(1_000_001).is_none());
         assert!(stacks().any(|stack| stack == (4096, 8192)), "kept until the thread is gone");
         forget_dead(sys::pid());
         assert!(!stacks().any(|stack| stack == (4096, 8192)));
+    }
+
+    fn session() -> &'static Session {
+        let machine = quartier_model::SyntheticSpec::uniform(4, 2).machine().unwrap();
+        let launcher = Launcher { pid: 1, tree_fd: 0, threads_fd: 0, pid_namespace: 0 };
+        let config = Config::new(Policy::NextTouch, CpuBits::EMPTY);
+        Box::leak(Box::new(Session::create(&machine, "{}", launcher, config).unwrap().1))
+    }
+
+    #[test]
+    fn a_thread_is_on_the_node_of_its_seat_until_another_has_that() {
+        let thread = Thread::enter(1_000_003, 0, (0, 0)).unwrap();
+        assert_eq!(thread.held_on(), None);
+        let session = session();
+        let sitting = |tid| Sitting { tid, process: 0, node_os_id: Some(3) };
+        let (seat, taken) = session.sit(&sitting(1_000_003), 9).unwrap();
+        drop(taken);
+        thread.set_placed(6, seat);
+        assert_eq!((thread.held_on(), thread.placed()), (Some(3), Some(6)));
+        seat.take(9).unwrap().put_back_on(Some(1));
+        assert_eq!(thread.held_on(), Some(1));
+        seat.take(9).unwrap().leave();
+        assert_eq!((thread.held_on(), thread.seat().is_some()), (None, true));
+        seat.take_at_end(9).unwrap().give_up();
+        drop(session.sit(&sitting(7), 9));
+        assert!(thread.seat().is_none());
+        thread.leave();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"quartier");
 
 /// Raised whenever a field moves: launcher and runtime of different builds must not share memory.
-pub const LAYOUT_VERSION: u32 = 6;
+pub const LAYOUT_VERSION: u32 = 7;
 
 /// Words of a CPU mask: room for 8192 CPUs, x86-64's largest `NR_CPUS`.
 pub const NR_CPU_WORDS: usize = 128;
@@ -187,6 +187,11 @@ pub struct Config {
     pub remark_ms_max: u32,
     /// Until the first round.
     pub remark_ms_first: u32,
+    /// How often it is looked for threads that wait for a CPU while others have nothing to do; 0: never,
+    /// each stays where it was placed.
+    pub balance_ms: u32,
+    /// Zero.
+    pub reserved: u32,
     /// Size of a block, the least that is pulled; a power of two, at least a page.
     pub block_bytes: u64,
     /// What a sweeping thread's touch pulls at most; at least `block_bytes`.
@@ -215,6 +220,9 @@ impl Config {
     /// Until the first round of marking.
     pub const REMARK_MS_FIRST: u32 = 100;
 
+    /// Between two looks for threads that wait.
+    pub const BALANCE_MS: u32 = 100;
+
     /// Between two rounds of marking at most, as the kernel's NUMA balancing has it
     /// (`numa_balancing_scan_period_max_ms`).
     pub const REMARK_MS_MAX: u32 = 60_000;
@@ -233,6 +241,8 @@ impl Config {
             helper_idle_ms: Self::HELPER_IDLE_MS,
             remark_ms_max: Self::REMARK_MS_MAX,
             remark_ms_first: Self::REMARK_MS_FIRST,
+            balance_ms: Self::BALANCE_MS,
+            reserved: 0,
             block_bytes: Self::BLOCK_BYTES,
             block_bytes_max: Self::BLOCK_BYTES_MAX,
             allowed,
@@ -276,8 +286,9 @@ pub struct Launcher {
     pub tree_fd: i32,
     /// Its descriptor of T.
     pub threads_fd: i32,
-    /// Zero.
-    pub reserved: u32,
+    /// The low 32 bits of its PID namespace's inode: ids of threads elsewhere say nothing to it. 0:
+    /// unknown.
+    pub pid_namespace: u32,
 }
 
 /// The program's first thread as the launcher counts it in the decision tree: its ledger's process
@@ -331,6 +342,12 @@ pub struct Header {
     pub nr_processes: u64,
     /// Bytes from one slot to the next.
     pub process_stride: u64,
+    /// Where the seats start.
+    pub seats_offset: u64,
+    /// How many there are.
+    pub nr_seats: u64,
+    /// One past the last that was ever used.
+    pub seats_used: AtomicU64,
     /// What to do.
     pub config: Config,
 }

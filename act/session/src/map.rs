@@ -6,11 +6,12 @@ use std::mem::{align_of, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartier_model::Machine;
 use thiserror::Error;
 
+use crate::seat::{NR_SEATS, Seat, Sitting, Taken};
 use crate::{Config, Header, LAYOUT_VERSION, Launcher, MAGIC, ProcessSlot, SlotState};
 
 /// Processes of one run that are reported one by one.
@@ -63,7 +64,8 @@ impl Session {
         let machine_offset = align_up(size_of::<Header>());
         let processes_offset = align_up(machine_offset + machine_json.len());
         let stride = align_up(size_of::<ProcessSlot>() + 2 * nr_nodes * size_of::<AtomicU64>());
-        let len = processes_offset + NR_PROCESSES * stride;
+        let seats_offset = processes_offset + NR_PROCESSES * stride;
+        let len = seats_offset + NR_SEATS * size_of::<Seat>();
         let name = CString::from(c"quartier-session");
         // SAFETY: a valid C string; the result is checked.
         let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
@@ -89,6 +91,9 @@ impl Session {
             processes_offset: processes_offset as u64,
             nr_processes: NR_PROCESSES as u64,
             process_stride: stride as u64,
+            seats_offset: seats_offset as u64,
+            nr_seats: NR_SEATS as u64,
+            seats_used: AtomicU64::new(0),
             config,
         };
         // SAFETY: the mapping is ours alone so far, page-aligned, and `len` covers both writes.
@@ -157,9 +162,10 @@ impl Session {
         let ends = [
             end(header.machine_offset, header.machine_len, 1),
             end(header.processes_offset, header.nr_processes, header.process_stride as usize),
+            end(header.seats_offset, header.nr_seats, size_of::<Seat>()),
         ];
         let inside = ends.iter().all(|end| end.is_some_and(|end| end <= self.len as u64));
-        let aligned = [header.processes_offset, header.process_stride]
+        let aligned = [header.processes_offset, header.process_stride, header.seats_offset]
             .iter()
             .all(|offset| offset % align_of::<AtomicU64>() as u64 == 0);
         if !inside || !aligned || header.process_stride < min_stride {
@@ -222,14 +228,34 @@ impl Session {
     /// The slot of a running process, or a fresh one; `None` when all are taken.
     #[must_use]
     pub fn claim(&self, pid: u32) -> Option<(usize, &ProcessSlot)> {
-        let mine = self
-            .processes()
-            .find(|(_, slot)| slot.pid() == pid && slot.state() == SlotState::Running);
-        mine.or_else(|| {
+        let namespace = crate::own_pid_namespace();
+        self.slot_of(pid, namespace).or_else(|| {
             (0..self.header().nr_processes as usize)
                 .map(|index| (index, self.slot(index)))
-                .find(|(_, slot)| slot.claim(pid))
+                .find(|(_, slot)| slot.claim(pid, namespace))
         })
+    }
+
+    /// The slot of a running process. Ids say nothing from one PID namespace to the other.
+    #[must_use]
+    pub fn slot_of(&self, pid: u32, pid_namespace: u32) -> Option<(usize, &ProcessSlot)> {
+        self.processes().find(|(_, slot)| slot.is_of(pid, pid_namespace))
+    }
+
+    /// The slot with this index, if there are so many.
+    #[must_use]
+    pub fn find_slot(&self, index: usize) -> Option<&ProcessSlot> {
+        ((index as u64) < self.header().nr_processes).then(|| self.slot(index))
+    }
+
+    /// Frees the seats of the process of a slot that ends, or executes another program. Its threads are not
+    /// counted one by one any more.
+    pub fn free_seats_of(&self, index: usize, by: u32) {
+        for (_, seat) in self.seats() {
+            if let Some(left) = seat.sitting().filter(|sitting| sitting.process == index) {
+                seat.forget(&left, by);
+            }
+        }
     }
 
     fn per_node(&self, index: usize, array: usize) -> &[AtomicU64] {
@@ -238,6 +264,34 @@ impl Session {
         // SAFETY: the stride covers both arrays (`check`); 8-aligned as the slot is; atomics.
         unsafe {
             std::slice::from_raw_parts(self.slot_base(index).add(offset).cast().as_ptr(), nr_nodes)
+        }
+    }
+
+    /// The seats that have been used, with their indices.
+    pub fn seats(&self) -> impl Iterator<Item = (usize, &Seat)> + '_ {
+        let used = self.header().seats_used.load(Ordering::Acquire);
+        self.all_seats().iter().enumerate().take(used as usize)
+    }
+
+    /// Takes a free seat for a thread; `None` when there is none.
+    #[must_use]
+    pub fn sit(&self, sitting: &Sitting, by: u32) -> Option<(&Seat, Taken<'_>)> {
+        let (at, seat, taken) = self
+            .all_seats()
+            .iter()
+            .enumerate()
+            .find_map(|(at, seat)| Some((at, seat, seat.claim(sitting, by)?)))?;
+        self.header().seats_used.fetch_max(at as u64 + 1, Ordering::AcqRel);
+        Some((seat, taken))
+    }
+
+    fn all_seats(&self) -> &[Seat] {
+        let header = self.header();
+        // SAFETY: `check` (or `create`) put the seats inside the mapping, aligned; all are atomics, for
+        // which every bit pattern is valid.
+        unsafe {
+            let first = self.base.add(header.seats_offset as usize).cast::<Seat>();
+            std::slice::from_raw_parts(first.as_ptr(), header.nr_seats as usize)
         }
     }
 
@@ -265,7 +319,7 @@ mod tests {
     fn create() -> (OwnedFd, Session) {
         let machine = SyntheticSpec::uniform(4, 2).machine().unwrap();
         let config = Config::new(Policy::NextTouch, CpuBits::EMPTY);
-        let launcher = Launcher { pid: 1, tree_fd: 3, threads_fd: 4, reserved: 0 };
+        let launcher = Launcher { pid: 1, tree_fd: 3, threads_fd: 4, pid_namespace: 0 };
         Session::create(&machine, "{}", launcher, config).unwrap()
     }
 
@@ -291,10 +345,33 @@ mod tests {
     }
 
     #[test]
+    fn seats_are_taken_one_after_the_other_and_used_again() {
+        let (fd, mine) = create();
+        let other = Session::open(&path(&fd)).unwrap();
+        let sitting = |tid| Sitting { tid, process: 0, node_os_id: None };
+        drop(mine.sit(&sitting(1), 9));
+        drop(mine.sit(&sitting(2), 9));
+        let tids = || -> Vec<u32> {
+            other.seats().filter_map(|(_, seat)| Some(seat.sitting()?.tid)).collect()
+        };
+        assert_eq!(tids(), [1, 2]);
+        other.seats().next().unwrap().1.take(9).unwrap().give_up();
+        assert_eq!(tids(), [2]);
+        drop(mine.sit(&sitting(3), 9));
+        assert_eq!(tids(), [3, 2]);
+        mine.free_seats_of(0, 9);
+        assert_eq!(tids(), []);
+        mine.header().seats_used.store(NR_SEATS as u64, Ordering::Relaxed);
+        mine.seats().for_each(|(_, seat)| _ = seat.claim(&sitting(4), 9));
+        assert!(mine.sit(&sitting(5), 9).is_none(), "no more than there are");
+    }
+
+    #[test]
     fn a_process_that_executes_another_program_keeps_its_slot() {
         let (_fd, session) = create();
         assert_eq!(session.claim(7).unwrap().0, session.claim(7).unwrap().0);
         assert_ne!(session.claim(7).unwrap().0, session.claim(8).unwrap().0);
+        assert!(session.slot_of(7, crate::own_pid_namespace() + 1).is_none(), "another's 7");
     }
 
     #[test]
@@ -309,7 +386,15 @@ mod tests {
     #[test]
     fn foreign_or_damaged_memory_is_refused() {
         let (magic, version, machine_offset, processes_offset) = (0, 8, 24, 64);
-        let damage = [(magic, 1), (version, 99), (machine_offset, u64::MAX), (processes_offset, 3)];
+        let seats_offset = std::mem::offset_of!(Header, seats_offset);
+        let damage = [
+            (magic, 1),
+            (version, 99),
+            (machine_offset, u64::MAX),
+            (processes_offset, 3),
+            (seats_offset, u64::MAX - 63),
+            (seats_offset + 8, u64::MAX / 2),
+        ];
         for (offset, word) in damage {
             let (fd, session) = create();
             // SAFETY: inside the header of a mapping that only this test uses.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::{Reason, Rung};
+use crate::{CpuBits, NR_CPU_WORDS, Reason, Rung};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
@@ -23,6 +23,10 @@ counters! {
     ThreadsCreated,
     /// Of those, threads started on a CPU that the decision tree chose.
     ThreadsPlaced,
+    /// Threads that began where no core was idle, and were held later.
+    ThreadsSettled,
+    /// Times that a thread was held on another node, because it waited for a CPU.
+    ThreadMoves,
     /// Times that resident data was marked.
     Marks,
     /// Blocks marked.
@@ -75,6 +79,13 @@ pub struct ProcessSlot {
     flags: AtomicU32,
     name: [AtomicU64; 2],
     reasons: AtomicU64,
+    /// The process as the decision tree's ledger knows it, plus one; 0: not entered.
+    ledger_process: AtomicU64,
+    /// The low 32 bits of its PID namespace's inode; 0: unknown.
+    pid_namespace: AtomicU32,
+    reserved: AtomicU32,
+    /// The CPUs that its user allows it: its affinity before any of its threads was held.
+    base: [AtomicU64; NR_CPU_WORDS],
     counters: Counters,
 }
 
@@ -83,12 +94,13 @@ const FLAG_RESIDENT_KNOWN: u32 = 2;
 
 impl ProcessSlot {
     /// Takes a free slot for `pid`; `false` if somebody was faster.
-    pub fn claim(&self, pid: u32) -> bool {
+    pub fn claim(&self, pid: u32, pid_namespace: u32) -> bool {
         let free = SlotState::Free as u32;
         let running = SlotState::Running as u32;
         let won =
             self.state.compare_exchange(free, running, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if won {
+            self.pid_namespace.store(pid_namespace, Ordering::Relaxed);
             self.pid.store(pid, Ordering::Release);
         }
         won
@@ -176,6 +188,44 @@ impl ProcessSlot {
     /// Notes that the process set an affinity of its own.
     pub fn set_user_affinity(&self) {
         self.flags.fetch_or(FLAG_USER_AFFINITY, Ordering::Relaxed);
+    }
+
+    /// The process as the decision tree's ledger knows it; `None` while it counts no thread.
+    pub fn ledger_process(&self) -> Option<u64> {
+        self.ledger_process.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Notes that.
+    pub fn set_ledger_process(&self, word: Option<u64>) {
+        self.ledger_process.store(word.map_or(0, |word| word.wrapping_add(1)), Ordering::Release);
+    }
+
+    /// The low 32 bits of its PID namespace's inode; 0: unknown.
+    pub fn pid_namespace(&self) -> u32 {
+        self.pid_namespace.load(Ordering::Acquire)
+    }
+
+    /// Whether this is a running process's slot, and the process that one.
+    pub fn is_of(&self, pid: u32, pid_namespace: u32) -> bool {
+        self.state() == SlotState::Running
+            && self.pid() == pid
+            && self.pid_namespace() == pid_namespace
+    }
+
+    /// Which CPUs its user allows it.
+    pub fn base(&self) -> CpuBits {
+        let mut bits = CpuBits::EMPTY;
+        for (word, stored) in bits.words.iter_mut().zip(&self.base) {
+            *word = stored.load(Ordering::Relaxed);
+        }
+        bits
+    }
+
+    /// Notes that.
+    pub fn set_base(&self, bits: &CpuBits) {
+        for (stored, word) in self.base.iter().zip(bits.words) {
+            stored.store(word, Ordering::Relaxed);
+        }
     }
 
     /// Whether resident pages were counted: a process that was killed had no chance to.

@@ -3,6 +3,7 @@
 //! A library too, so that `xtask` makes man pages and completions from the one [`Cli`].
 #![forbid(unsafe_code)]
 
+mod busy;
 mod cli;
 mod explain_decision;
 mod gather;

@@ -3,15 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartier_decide::dqdt::{Process, RecordId};
-use quartier_decide::policy::Placement;
+use quartier_decide::policy::{Decision, Placement};
 use quartier_model::CpuId;
 use quartier_preload::Count;
-use quartier_session::FirstThread;
+use quartier_session::{FirstThread, ProcessSlot, Session, SlotState};
 use quartier_shared::SharedTree;
 
 /// The process as a word, so that a child of a fork finds it whole.
 #[derive(Debug)]
-pub struct Counting(AtomicU64);
+pub struct Counting {
+    word: AtomicU64,
+    /// Where the launcher finds it.
+    session: &'static Session,
+}
 
 /// Not entered yet.
 const NEW: u64 = 0;
@@ -19,8 +23,8 @@ const NEW: u64 = 0;
 const NEVER: u64 = 1;
 
 impl Counting {
-    pub const fn new() -> Self {
-        Self(AtomicU64::new(NEW))
+    pub const fn new(session: &'static Session) -> Self {
+        Self { word: AtomicU64::new(NEW), session }
     }
 
     /// A CPU for a thread, counted there if this process may count. Who may only read decides too.
@@ -28,9 +32,9 @@ impl Counting {
         &self,
         shared: &SharedTree,
         request: &impl Placement,
-    ) -> Option<(CpuId, Option<Count>)> {
+    ) -> Option<(Decision, Option<Count>)> {
         let placed = shared.place(self.process(shared), request)?;
-        Some((placed.decision.cpu, placed.record.map(|id| Count(id.0))))
+        Some((placed.decision, placed.record.map(|id| Count(id.0))))
     }
 
     pub fn count(&self, shared: &SharedTree, cpu: CpuId) -> Option<Count> {
@@ -54,26 +58,38 @@ impl Counting {
 
     /// A child after a fork is another process.
     pub fn forget(&self) {
-        self.0.store(NEW, Ordering::Relaxed);
+        self.word.store(NEW, Ordering::Relaxed);
     }
 
     /// Takes the process out.
     pub fn leave(&self, shared: &SharedTree) {
         let process = self.known();
-        self.0.store(NEVER, Ordering::Relaxed);
+        self.word.store(NEVER, Ordering::Relaxed);
         if let (Some(process), Some(ledger)) = (process, shared.ledger()) {
             ledger.leave(process);
         }
     }
 
+    /// Tells the launcher, which may move threads of this process.
+    fn tell(&self) {
+        let pid = std::process::id();
+        let mine = |(_, slot): &(usize, &ProcessSlot)| {
+            slot.pid() == pid && slot.state() == SlotState::Running
+        };
+        if let Some((_, slot)) = self.session.processes().find(mine) {
+            slot.set_ledger_process(self.known().map(Process::to_word));
+        }
+    }
+
     fn known(&self) -> Option<Process> {
-        Process::from_word(self.0.load(Ordering::Acquire).checked_sub(2)?)
+        Process::from_word(self.word.load(Ordering::Acquire).checked_sub(2)?)
     }
 
     fn process(&self, shared: &SharedTree) -> Option<Process> {
-        if self.0.load(Ordering::Acquire) == NEW {
+        if self.word.load(Ordering::Acquire) == NEW {
             let entered = shared.enter().map_or(NEVER, |process| process.to_word() + 2);
-            let before = self.0.compare_exchange(NEW, entered, Ordering::AcqRel, Ordering::Acquire);
+            let before =
+                self.word.compare_exchange(NEW, entered, Ordering::AcqRel, Ordering::Acquire);
             let twice = entered.checked_sub(2).and_then(Process::from_word);
             if before.is_err()
                 && let (Some(twice), Some(ledger)) = (twice, shared.ledger())
@@ -81,6 +97,7 @@ impl Counting {
                 // Another thread was faster.
                 ledger.leave(twice);
             }
+            self.tell();
         }
         self.known()
     }

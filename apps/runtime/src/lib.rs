@@ -56,7 +56,7 @@ impl TreeDecider {
     fn new(session: &'static Session) -> Option<Self> {
         let machine: Machine = serde_json::from_slice(session.machine_json()).ok()?;
         let shared = open_tree(session)?;
-        let (counting, allowed) = (Counting::new(), AtomicPtr::default());
+        let (counting, allowed) = (Counting::new(session), AtomicPtr::default());
         Some(Self { machine, shared, counting, session, allowed })
     }
 
@@ -72,7 +72,8 @@ impl TreeDecider {
         let cpu = self.machine.cpus().get(cpu.index())?;
         let node = cpu.node?;
         let node_os_id = self.machine.nodes().get(node.index())?.os_id.0;
-        Some(Place { cpu_os_id: cpu.os_id.0, node_index: node.0, node_os_id, count })
+        let cpu_os_id = cpu.os_id.0;
+        Some(Place { cpu_os_id, node_index: node.0, node_os_id, count, has_idle_core: true })
     }
 
     fn allowed(&self, bits: &CpuBits) -> &'static Allowed {
@@ -130,8 +131,9 @@ impl Decide for TreeDecider {
         };
         let request = Thread::new(self.cpu(creator), self.allowed(allowed));
         let request = Thread { strategy, ..request };
-        let (cpu, count) = self.counting.place(&self.shared, &request)?;
-        self.place_of(cpu, count)
+        let (decision, count) = self.counting.place(&self.shared, &request)?;
+        let place = self.place_of(decision.cpu, count)?;
+        Some(Place { has_idle_core: decision.attempt == 1, ..place })
     }
 
     fn count(&self, cpu: u32) -> Option<Count> {

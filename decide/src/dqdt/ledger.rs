@@ -275,9 +275,32 @@ impl<'a> Ledger<'a> {
 
     /// Takes a thread off: it ended, or was never made. Says whether it was counted.
     pub fn release(&self, process: Process, id: RecordId) -> bool {
+        self.release_of(process, process, id)
+    }
+
+    /// Counts a thread of another process on another CPU, on behalf of `me`, which may be killed meanwhile:
+    /// then nobody is in doubt but about `me`. Gives the new record; `None`, and nothing changed, when that is not the
+    /// process's, or the ledger is full.
+    #[must_use]
+    pub fn recount(&self, me: Process, of: Process, id: RecordId, cpu: CpuId) -> Option<RecordId> {
+        let old = self.records.get(id.0 as usize)?;
+        let word = old.0.load(Relaxed);
+        if state_of(word) != SETTLED || process_of(word) != of {
+            return None;
+        }
+        let position = self.estimates.tree().position_of(cpu)?;
+        let new = self.claim_record(me, position)?;
+        self.estimates.add_at(position);
+        self.records[new].0.store(record_word(SETTLED, position, of), Release);
+        self.take_off(old, me);
+        Some(RecordId(new as u32))
+    }
+
+    /// Takes a thread of another process off, on behalf of `me`. Says whether it was counted.
+    pub fn release_of(&self, me: Process, of: Process, id: RecordId) -> bool {
         let Some(record) = self.records.get(id.0 as usize) else { return false };
         let word = record.0.load(Relaxed);
-        state_of(word) == SETTLED && process_of(word) == process && self.take_off(record, process)
+        state_of(word) == SETTLED && process_of(word) == of && self.take_off(record, me)
     }
 
     /// Takes a settled record off on behalf of `me`; says whether it was still there.

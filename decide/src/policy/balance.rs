@@ -2,7 +2,8 @@
 //!
 //! The CPU itself asks, when it has more than it can do ([`CpuState::should_balance`]). The search
 //! is a thread's, but
-//! - attempt 1 sorts by T ↑ (per CPU), then D ↑;
+//! - attempt 1 sorts by T ↑ (per CPU), then D ↑, and goes where U is not known to be 100: others may keep
+//!   the CPUs busy;
 //! - if that fails, a near CPU with U < 100 will do; and if there is none, the thread stays.
 
 use quartier_model::CpuId;
@@ -10,8 +11,8 @@ use quartier_model::CpuId;
 use crate::dqdt::{Allowed, ClusterId, Estimates, LEVELS_MAX, Tree, Usage};
 use crate::policy::fork::FORK_LEVELS;
 use crate::policy::plan::{
-    Attempt, FEWEST_THREADS, FREE_CPU, IS_NOT_FULL, LEAST_LOADED, LEAST_LOADED_CPU, Placement,
-    Plan, Start, above_node,
+    Attempt, FEWEST_THREADS, FREE_CPU, IS_IDLE, IS_NOT_FULL, LEAST_LOADED, LEAST_LOADED_CPU,
+    Placement, Plan, Start, above_node,
 };
 use crate::policy::thread::idle;
 
@@ -40,7 +41,7 @@ impl Placement for Balance<'_> {
 }
 
 static ATTEMPTS: [Attempt; 2] = [
-    idle(FEWEST_THREADS),
+    Attempt { stop: Some(IS_IDLE), eligible: IS_IDLE, wants_usage: true, ..idle(FEWEST_THREADS) },
     Attempt {
         stop: Some(IS_NOT_FULL),
         goes_down_from_top: false,

@@ -101,6 +101,14 @@ pub(crate) struct Order {
 pub(crate) const HAS_IDLE_CORE: Condition =
     Condition { text: "T < N", holds: |load, _| load.nr_threads < load.nr_cores };
 
+/// `T < N and not U = 100`: some core runs nothing of those who are counted, and nobody knows of others.
+pub(crate) const IS_IDLE: Condition = Condition {
+    text: "T < N and not U = 100",
+    holds: |load, _| {
+        load.nr_threads < load.nr_cores && load.usage_percent.is_none_or(|percent| percent < 100)
+    },
+};
+
 /// `T < N or U < 100`, with N in CPUs.
 pub(crate) const HAS_ROOM: Condition = Condition {
     text: "T < N or U < 100",

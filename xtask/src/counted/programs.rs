@@ -117,7 +117,7 @@ pub const PROGRAMS: [Program; 5] = [
         name: "tachyon",
         data: Data::ReadByAll,
         files: &[("scene.py", include_str!("scene.py"))],
-        prepare: &["/usr/bin/python3 scene.py 20000 512 > scene.dat"],
+        prepare: &["/usr/bin/python3 scene.py 20000 1024 > scene.dat"],
         command: "tachyon-nox scene.dat -numthreads 8 -o /tmp/out.tga",
         hand: WITHOUT_OPENMP,
         hand_instead: None,

@@ -88,9 +88,13 @@ impl Server {
     /// Where a thread runs. Its thread block says so, unless that is marked by now, as it is where a thread
     /// has begun in the middle of a marking: we would wait for ourselves to serve our own touch.
     fn node_of(&mut self, thread: Option<&Thread>, tid: i32) -> Option<u32> {
-        let readable =
-            thread.filter(|thread| thread.is_held() || self.regions.find(thread.rseq()).is_none());
-        readable.and_then(Thread::node).or_else(|| node_by_proc(tid))
+        let node = thread.and_then(|thread| {
+            thread.held_on().or_else(|| {
+                let is_readable = self.regions.find(thread.rseq()).is_none();
+                is_readable.then(|| thread.node_by_rseq()).flatten()
+            })
+        });
+        node.or_else(|| node_by_proc(tid))
     }
 
     /// A touch where nothing is marked: given back meanwhile, or memory that `mremap` has added to a

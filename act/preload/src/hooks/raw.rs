@@ -6,9 +6,9 @@ use std::ffi::{c_int, c_long, c_void};
 use quartier_session::Reason;
 use syscalls::Sysno;
 
-use super::{before_ioctl, failed, find, program_set, widen};
+use super::{before_ioctl, failed, find, widen};
 use crate::helper::{self, Hold};
-use crate::{fork, real, runtime};
+use crate::{fork, real, runtime, seats};
 
 /// The body of a function that calls `before`, which gives the function to go on in, and jumps there
 /// with every register as it was.
@@ -96,7 +96,7 @@ extern "C" fn before(
         libc::SYS_userfaultfd => runtime.stop_next_touch(Reason::UsesUserfaultfd),
         libc::SYS_ioctl => before_ioctl(second as usize),
         // The mask is the third argument; what counts is that the program sets one.
-        libc::SYS_sched_setaffinity => program_set(first as libc::pid_t),
+        libc::SYS_sched_setaffinity => seats::program_will_set(find(first as libc::pid_t)),
         libc::SYS_sched_getaffinity => return raw_getaffinity as *const c_void,
         libc::SYS_mremap | libc::SYS_mbind => return held as *const c_void,
         libc::SYS_fork => fork::prepare_raw(),

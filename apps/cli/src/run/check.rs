@@ -41,9 +41,16 @@ impl Args {
             refuse(&[("--pin", is_held)], NOT_PLACED_BY_POLICY)?;
         }
         if let Some(why) = self.why_not_placed() {
-            let of_threads =
-                [("--strategy", self.strategy.is_some()), ("--tree", self.tree.is_some())];
+            let of_threads = [
+                ("--strategy", self.strategy.is_some()),
+                ("--tree", self.tree.is_some()),
+                ("--balance", self.balance.is_some()),
+            ];
             refuse(&of_threads, why)?;
+        }
+        if self.pin == Some(PinOption::Cpu) {
+            let why = "with --pin cpu each thread stays on its CPU";
+            refuse(&[("--balance", self.balance.is_some_and(|period| period > 0))], why)?;
         }
         if self.policy.policy() != Policy::NextTouch {
             let why = "only --policy next-touch pulls pages to threads";

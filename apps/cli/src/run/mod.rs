@@ -1,5 +1,6 @@
 //! `quartier run`.
 
+mod balance;
 mod check;
 mod options;
 mod report;
@@ -9,10 +10,13 @@ mod tree;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::bail;
-use quartier_act::{MemoryPolicy, Program, Report, Request, RungProbe, launch, probe, replace};
-use quartier_model::{Bytes, CpuList, Machine, NodeOsId};
+use quartier_act::{
+    Meanwhile, MemoryPolicy, Program, Report, Request, RungProbe, launch, probe, replace,
+};
+use quartier_model::{Bytes, CpuList, Machine, Nanos, NodeOsId};
 use quartier_observe::{Host, Pid};
 use quartier_session::{Config, CpuBits, Pin, Policy, Rung};
 
@@ -51,6 +55,12 @@ pub struct Args {
     /// fullest that has one (packed), or from the start the emptiest of all (spread) [default: thesis]
     #[arg(long, value_name = "ORDER", value_enum)]
     strategy: Option<StrategyOption>,
+    /// How often it is looked for threads that wait for a CPU of their node while others are idle; they are
+    /// held there then. 0: each stays where it was placed [default: 100]
+    #[arg(
+        long, value_name = "MS", allow_negative_numbers = true, value_parser = number(0..=60_000u32)
+    )]
+    balance: Option<u32>,
     /// Whose decision tree: auto shares one with the user's other runs (or the machine's, where an
     /// administrator made one), own knows this run only, DIR is a shared one elsewhere [default: auto]
     #[arg(long, value_name = "auto|own|DIR", value_parser = TreeOption::parser())]
@@ -138,10 +148,17 @@ impl Args {
         let tree = self.tree.as_ref().unwrap_or(&TreeOption::Auto);
         let tree = RunTree::open(tree, &machine, |sentence| self.say(sentence))?;
         let places = self.why_not_placed().is_none();
-        let config = self.config(&machine, &limits.cpus, found.rung);
-        let config = Config { isolated: host.isolated_cpus()?.iter().collect(), ..config };
+        let config = Config {
+            isolated: host.isolated_cpus()?.iter().collect(),
+            balance_ms: self.balance_ms(&host, &machine),
+            ..self.config(&machine, &limits.cpus, found.rung)
+        };
         let cpus = config.allowed.without(&config.isolated).iter().collect();
         let start = places.then(|| tree.place_program(&machine, &cpus, self.pin()));
+        let period = Duration::from_millis(u64::from(config.balance_ms));
+        let balance = |session: &_, ended: &_| {
+            balance::watch(&machine, tree.member(), period, session, ended)
+        };
         let launched = launch(&Request {
             program: &program,
             command: &self.command,
@@ -151,6 +168,7 @@ impl Args {
             start: start.flatten(),
             config,
             memory_policy,
+            meanwhile: (config.balance_ms > 0).then_some(Meanwhile(&balance)),
         })?;
         self.tell(destination, &launched.report);
         // Whatever became of the report: the program ran, and the status is the program's.
@@ -171,6 +189,30 @@ impl Args {
 
     fn block_max(&self) -> Bytes {
         self.block_max.unwrap_or(Bytes(Config::BLOCK_BYTES_MAX))
+    }
+
+    /// How often it is looked for threads that wait; 0: never.
+    fn balance_ms(&self, host: &Host, machine: &Machine) -> u32 {
+        let is_held = self.pin() == Pin::Node && self.why_not_placed().is_none();
+        if !is_held || machine.nodes().len() == 1 {
+            return 0;
+        }
+        let period_ms = self.balance.unwrap_or(Config::BALANCE_MS);
+        // So that what this thread ran is added up.
+        std::thread::yield_now();
+        let own = std::process::id();
+        let is_counted = host
+            .thread_times(own, own)
+            .is_ok_and(|times| times.is_some_and(|times| times.ran > Nanos(0)));
+        if period_ms > 0 && !is_counted {
+            self.say(
+                "threads stay on the node where they were placed, also while they wait for a CPU: this \
+                 kernel does not count how long threads wait; one with CONFIG_SCHED_INFO does, as \
+                 Debian's",
+            );
+            return 0;
+        }
+        period_ms.saturating_mul(self.slow_clocks)
     }
 
     /// Why the runtime would be of no use at all in this program.

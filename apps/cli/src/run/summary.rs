@@ -31,6 +31,14 @@ pub fn text(report: &Report) -> String {
         },
     );
     nodes(&mut out, total);
+    if total.thread_moves > 0 {
+        let moves = total.thread_moves;
+        let times = if moves == 1 { "once" } else { &format!("{moves} times") };
+        let _ = writeln!(
+            out,
+            "  {times} a thread that waited for a CPU was moved to a node with an idle one"
+        );
+    }
     blocks(&mut out, total);
     if processes > 1 {
         each(&mut out, &report.processes);

@@ -56,6 +56,11 @@ impl RunTree {
         Ok(Self { launcher })
     }
 
+    /// The launcher in it.
+    pub fn member(&self) -> &Member {
+        &self.launcher
+    }
+
     /// For the processes of the run.
     pub fn files(&self) -> TreeFiles<'_> {
         let (tree, threads) = self.launcher.shared().files();

@@ -1,6 +1,5 @@
 //! `quartier tree serve`: the refresher.
 
-use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +8,13 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use quartier_decide::dqdt::{BLOCK_ORDERS, FreeMemory, Tree, Usage};
+use quartier_decide::dqdt::{BLOCK_ORDERS, FreeMemory, Tree};
 use quartier_decide::policy::default_free_pages_min;
-use quartier_model::{Bytes, CpuId, CpuOsId, NodeId, NodeOsId};
-use quartier_observe::{CpuTimes, Host};
+use quartier_model::{Bytes, CpuId, NodeId, NodeOsId};
+use quartier_observe::Host;
 use quartier_shared::{Create, SharedTree, system_directory};
 
+use crate::busy::{self, AllTimes};
 use crate::say;
 
 /// Dead processes are looked for once in so many ticks.
@@ -144,12 +144,12 @@ fn open_or_create(directory: &Path, tree: &Tree, options: &Create) -> anyhow::Re
 struct Collector<'a> {
     host: &'a Host,
     page: Bytes,
-    times: BTreeMap<CpuOsId, CpuTimes>,
+    times: AllTimes,
 }
 
 impl<'a> Collector<'a> {
     fn new(host: &'a Host, page: Bytes) -> Self {
-        Self { host, page, times: BTreeMap::new() }
+        Self { host, page, times: AllTimes::new() }
     }
 
     fn renew(&mut self, shared: &SharedTree) -> anyhow::Result<()> {
@@ -157,12 +157,7 @@ impl<'a> Collector<'a> {
         let before = std::mem::replace(&mut self.times, now);
         let blocks = self.host.free_blocks()?;
         let tree = shared.tree();
-        let usage = |cpu: CpuId| {
-            let os_id = tree.cpu_os_id(cpu);
-            let (before, now) = (before.get(&os_id)?, self.times.get(&os_id)?);
-            let period = now.total_ticks.saturating_sub(before.total_ticks);
-            Usage::from_busy(now.busy_ticks.saturating_sub(before.busy_ticks), period)
-        };
+        let usage = |cpu: CpuId| busy::usage(&before, &self.times, tree.cpu_os_id(cpu));
         let free = |node: NodeId| {
             let os_id = tree.node_os_id(node);
             self.free_memory(os_id, blocks.get(&os_id))

@@ -1,0 +1,77 @@
+//! `proc/PID/task/TID/`: how long a thread ran, how long it waited for a CPU, and where it is.
+
+use quartier_model::{CpuOsId, Nanos};
+
+use crate::{Host, Result, parse};
+
+/// A thread's time since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// On a CPU.
+    pub ran: Nanos,
+    /// Able to run, while others had its CPU.
+    pub waited: Nanos,
+}
+
+impl Host {
+    /// How long a thread of a process ran and waited; `None` when it has ended, or the kernel does not
+    /// count (`CONFIG_SCHED_INFO`).
+    ///
+    /// # Errors
+    /// When the file is not what the kernel writes.
+    pub fn thread_times(&self, pid: u32, tid: u32) -> Result<Option<ThreadTimes>> {
+        let path = format!("proc/{pid}/task/{tid}/schedstat");
+        self.parse(&path, "time run, time waited, times run", thread_times)
+    }
+
+    /// The CPU that a thread runs on, or ran on last; `None` when it has ended.
+    ///
+    /// # Errors
+    /// When the file is not what the kernel writes.
+    pub fn thread_cpu(&self, pid: u32, tid: u32) -> Result<Option<CpuOsId>> {
+        let path = format!("proc/{pid}/task/{tid}/stat");
+        self.parse(&path, "52 fields", |text| {
+            parse::stat_field(text, 39)?.parse().ok().map(CpuOsId)
+        })
+    }
+}
+
+/// `ran_ns waited_ns times` (Linux Documentation/scheduler/sched-stats.rst).
+fn thread_times(text: &str) -> Option<ThreadTimes> {
+    let mut fields = text.split_whitespace().map(|field| field.parse().ok().map(Nanos));
+    Some(ThreadTimes { ran: fields.next()??, waited: fields.next()?? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_from_what_the_kernel_writes_and_nothing_else() {
+        let times = ThreadTimes { ran: Nanos(5_000), waited: Nanos(77) };
+        assert_eq!(thread_times("5000 77 12\n"), Some(times));
+        for bad in ["", "5000", "x 7 1", "5 -1 2"] {
+            assert_eq!(thread_times(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn this_thread_has_run_and_a_thread_that_is_not_there_has_not() {
+        let host = Host::live();
+        let own = std::process::id();
+        let tid = own_tid();
+        // The kernel adds up when a thread leaves its CPU, and at ticks.
+        while host.thread_times(own, tid).unwrap().unwrap().ran == Nanos(0) {
+            std::thread::yield_now();
+        }
+        assert!(host.thread_cpu(own, tid).unwrap().is_some());
+        let nobody = (1 << 22) + 1;
+        assert_eq!(host.thread_times(own, nobody).unwrap(), None);
+        assert_eq!(host.thread_cpu(own, nobody).unwrap(), None);
+    }
+
+    fn own_tid() -> u32 {
+        let link = std::fs::read_link("/proc/thread-self").unwrap();
+        link.file_name().unwrap().to_str().unwrap().parse().unwrap()
+    }
+}
