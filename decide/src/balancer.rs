@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use quartier_model::{Nanos, NodeOsId};
+use quartier_model::Nanos;
 
 /// A thread that waits for a CPU for this part of the time should be somewhere else,
 const WAITED_PERCENT: u64 = 20;
@@ -25,8 +25,8 @@ const LOOKS_TO_SETTLE: u32 = 10;
 pub struct Seen {
     /// Whatever tells it from the others.
     pub id: u64,
-    /// The node that it is held on; `None`: it may go anywhere.
-    pub held_on: Option<NodeOsId>,
+    /// Whether it is held on a node; otherwise it may go anywhere.
+    pub is_held: bool,
     /// Time on a CPU since it began.
     pub ran: Nanos,
     /// Time that it could have run since it began, and others had its CPU.
@@ -114,12 +114,12 @@ impl Known {
         (self.ran, self.waited) = (seen.ran, seen.waited);
         self.looks_waited = if waits { self.looks_waited + 1 } else { 0 };
         self.looks_to_rest = self.looks_to_rest.saturating_sub(1);
-        match seen.held_on {
-            None => {
+        match seen.is_held {
+            false => {
                 let is_in_place = !waits || self.looks_waited >= LOOKS_TO_SETTLE;
                 (is_share(ran, RAN_PERCENT) && is_in_place).then_some(Wish::Settle(seen.id))
             }
-            Some(_) => {
+            true => {
                 let has_waited = self.looks_waited >= LOOKS_WAITED && self.looks_to_rest == 0;
                 has_waited.then_some(Wish::Leave(seen.id))
             }
@@ -153,7 +153,7 @@ mod tests {
         for look in 1..=nr {
             let seen = threads.iter().map(|thread| Seen {
                 id: thread.id,
-                held_on: thread.held.then_some(NodeOsId(0)),
+                is_held: thread.held,
                 ran: Nanos(look * thread.ran_percent * LOOK.0 / 100),
                 waited: Nanos(look * thread.waited_percent * LOOK.0 / 100),
             });

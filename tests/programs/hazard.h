@@ -82,6 +82,12 @@ static inline void nap(long milliseconds) {
     while (nanosleep(&time, &time)) {}
 }
 
+static inline double seconds_now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
 // The value of a line of /proc/self/status.
 static inline long status_line(const char *name) {
     char line[256];

@@ -11,12 +11,6 @@ static cpu_set_t given[THREADS];
 static atomic_int is_given[THREADS];
 static atomic_long nr_set;
 
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 // What the kernel says, which nobody answers instead.
 static void kernels_affinity(cpu_set_t *set) {
     memset(set, 0, sizeof *set);
@@ -69,8 +63,7 @@ int main(int argc, char **argv) {
     must(!sched_getaffinity(0, sizeof allowed, &allowed), "sched_getaffinity");
     for (int generation = 0; generation < GENERATIONS; generation++) {
         pthread_t thread[THREADS];
-        for (int i = 0; i < THREADS; i++)
-        {
+        for (int i = 0; i < THREADS; i++) {
             uint64_t number = seed * THREADS * GENERATIONS + (uint64_t)(generation * THREADS + i);
             CPU_ZERO(&given[i]);
             is_given[i] = i % 2;

@@ -19,12 +19,6 @@ static void program(void) {
     _exit(0);
 }
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
 int main(void) {
     double longest = 0;
     for (int i = 0; i < PROGRAMS; i++) {
@@ -34,7 +28,7 @@ int main(void) {
             program();
         }
         setpgid(child, child);
-        double began = now();
+        double began = seconds_now();
         // Stopped at many moments of its first milliseconds, other ones for each program.
         struct timespec later = {0, i * 499 % 100 * 1000};
         for (int stops = 0; stops < 40; stops++) {
@@ -47,7 +41,7 @@ int main(void) {
         kill(-child, SIGCONT);
         int status = reap(child);
         must(status == 0 || status == 128 + SIGKILL, "program %d: status %d", i, status);
-        if (now() - began > longest) longest = now() - began;
+        if (seconds_now() - began > longest) longest = seconds_now() - began;
     }
     must(longest < PATIENCE_S, "a program took %.1f s: its helper was still stopped", longest);
     return done();

@@ -16,7 +16,6 @@ use quartier_session::{
 };
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -24,7 +23,7 @@ use signal_hook::low_level::siginfo::{Cause, Sent};
 use thiserror::Error;
 
 use crate::desk::Desk;
-use crate::{MemoryPolicy, Program, Report};
+use crate::{MemoryPolicy, Program, Report, affinity};
 
 /// How long the launcher waits for helpers (and other orphans) after the program has ended.
 const HELPER_END_MAX: Duration = Duration::from_millis(50);
@@ -196,12 +195,15 @@ fn start(
     }
     // Exec balances: the kernel would choose another CPU, were the choice not narrowed until the
     // runtime, in the new program, puts the user's affinity back.
-    let own = request.start.map(|start| narrow(&start.cpus));
+    let narrowed = request.start.and_then(|start| {
+        let own = affinity::get(0).ok()?;
+        affinity::set(0, &start.cpus).ok().map(|_| (own, start.cpus))
+    });
     let child = command
         .spawn()
         .map_err(|source| LaunchError::Start { path: request.program.path.clone(), source });
-    if let Some(Some((own, narrow))) = own {
-        let _ = sched_setaffinity(None, &own);
+    if let Some((own, narrow)) = narrowed {
+        let _ = affinity::set(0, &own);
         if let Ok(child) = &child {
             widen_without_runtime(child, session, own, narrow);
         }
@@ -214,24 +216,15 @@ fn start(
 
 /// A program in which the runtime did not come up (something in its environment keeps it out) must not
 /// stay narrowed: after a while it is widened from here.
-fn widen_without_runtime(child: &Child, session: &'static Session, own: CpuSet, narrow: CpuSet) {
-    let Some(pid) = Pid::from_raw(child.id() as i32) else { return };
+fn widen_without_runtime(child: &Child, session: &'static Session, own: CpuBits, narrow: CpuBits) {
+    let pid = child.id();
     std::thread::spawn(move || {
         std::thread::sleep(RUNTIME_UP_MAX);
         let is_up = session.processes().next().is_some();
-        if !is_up && sched_getaffinity(Some(pid)).is_ok_and(|now| now == narrow) {
-            let _ = sched_setaffinity(Some(pid), &own);
+        if !is_up && affinity::get(pid).is_ok_and(|now| now == narrow) {
+            let _ = affinity::set(pid, &own);
         }
     });
-}
-
-/// Narrows the calling thread; gives the affinity it had, and the one it has.
-fn narrow(cpus: &CpuBits) -> Option<(CpuSet, CpuSet)> {
-    let own = sched_getaffinity(None).ok()?;
-    let mut narrow = CpuSet::new();
-    let known = cpus.iter().filter(|cpu| (*cpu as usize) < CpuSet::MAX_CPU);
-    known.for_each(|cpu| narrow.set(cpu as usize));
-    sched_setaffinity(None, &narrow).ok().map(|()| (own, narrow))
 }
 
 /// The program's own preloads stay, after ours.

@@ -281,6 +281,19 @@ pub fn any_thread_exists(tid: i32) -> bool {
     result != Err(Errno::ESRCH)
 }
 
+/// Reads the affinity of a thread (0: the caller) into a mask, CPU 64 n + i being bit i of word n. The mask is long
+/// enough for every CPU that the kernel can have, and what the kernel does not write is as before.
+pub fn affinity(tid: i32, words: &mut [u64]) -> SysResult {
+    // SAFETY: the kernel writes at most the length given.
+    unsafe { syscall!(Sysno::sched_getaffinity, tid, size_of_val(words), words.as_mut_ptr()) }
+}
+
+/// Sets it.
+pub fn set_affinity(tid: i32, words: &[u64]) -> SysResult {
+    // SAFETY: the kernel reads the length given.
+    unsafe { syscall!(Sysno::sched_setaffinity, tid, size_of_val(words), words.as_ptr()) }
+}
+
 /// Sleeps.
 pub fn sleep_micros(micros: u32) {
     let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);

@@ -4,9 +4,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartier_session::CpuBits;
-use syscalls::{Sysno, syscall};
 
-use crate::sys::SysResult;
+use crate::sys::{self, SysResult};
 
 /// The CPUs that the user allows this process: its affinity when it started, before we narrowed
 /// anything. Written once, before the program has a second thread.
@@ -20,17 +19,13 @@ static BASE: Base = Base(UnsafeCell::new(CpuBits::EMPTY), AtomicBool::new(false)
 /// The affinity of a thread (0: the caller), asked of the kernel and not of any interposed function.
 pub fn get(tid: i32) -> SysResult<CpuBits> {
     let mut bits = CpuBits::EMPTY;
-    // SAFETY: the kernel writes at most the length given.
-    unsafe {
-        syscall!(Sysno::sched_getaffinity, tid, CpuBits::byte_len(), bits.words.as_mut_ptr())
-    }?;
+    sys::affinity(tid, &mut bits.words)?;
     Ok(bits)
 }
 
 /// Sets the affinity of a thread (0: the caller).
 pub fn set(tid: i32, bits: &CpuBits) -> SysResult {
-    // SAFETY: the kernel reads the length given.
-    unsafe { syscall!(Sysno::sched_setaffinity, tid, CpuBits::byte_len(), bits.words.as_ptr()) }
+    sys::set_affinity(tid, &bits.words)
 }
 
 /// Notes what the user allows. Only while the process has one thread.

@@ -37,10 +37,11 @@ pub unsafe fn create(
     runtime.thread_begins();
     // SAFETY: the caller's `attr`.
     let place = unsafe { choose(runtime, attr) };
-    let mut status = None;
-    if let Some(place) = place {
-        // SAFETY: the caller's contract.
-        status = unsafe { create_at(runtime, thread, attr, start, argument, place) };
+    // SAFETY: the caller's contract.
+    let create_at = |place| unsafe { create_at(thread, attr, start, argument, place) };
+    let status = place.and_then(create_at);
+    if status != Some(0) {
+        runtime.uncount(place.and_then(|place| place.count));
     }
     let status = status.unwrap_or_else(|| {
         let birth = Box::into_raw(Box::new(Birth { start, argument, place: None, prefers: false }));
@@ -51,7 +52,6 @@ pub unsafe fn create(
             // SAFETY: no thread was made, so `birth` is still ours.
             drop(unsafe { Box::from_raw(birth) });
         }
-        uncount(runtime, place);
         status
     });
     if status != 0 {
@@ -104,7 +104,6 @@ fn is_as_we_set_it(runtime: &Runtime, thread: &Thread, now: &CpuBits) -> bool {
 /// Creates the thread on its CPU, with its stack and thread block on its node. `None` when the
 /// kernel does not take the CPU (it went offline, say).
 unsafe fn create_at(
-    runtime: &Runtime,
     thread: *mut libc::pthread_t,
     attr: *const Attr,
     start: StartRoutine,
@@ -127,11 +126,7 @@ unsafe fn create_at(
         // SAFETY: no thread was made, so `birth` is still ours.
         drop(unsafe { Box::from_raw(birth) });
     }
-    let takes_no_such_cpu = status == libc::EINVAL || status == libc::EPERM;
-    if status != 0 && !takes_no_such_cpu {
-        uncount(runtime, Some(place));
-    }
-    (!takes_no_such_cpu).then_some(status)
+    (status != libc::EINVAL && status != libc::EPERM).then_some(status)
 }
 
 /// The first code of a new thread. Naked, so that no frame of ours stays below the program's:
@@ -178,17 +173,9 @@ extern "C" fn prepare(birth: *mut c_void) -> Call {
 }
 
 fn give_up(runtime: &Runtime, place: Option<Place>) {
-    if let (Some(base), Some(_)) = (affinity::base(), place) {
-        let _ = affinity::set(0, base);
-    }
-    uncount(runtime, place);
-}
-
-fn uncount(runtime: &Runtime, place: Option<Place>) {
-    let count = place.and_then(|place| place.count);
-    if let (Some(count), Some(decide)) = (count, runtime.decide()) {
-        decide.uncount(count);
-    }
+    let (Some(place), Some(base)) = (place, affinity::base()) else { return };
+    let _ = affinity::set(0, base);
+    runtime.uncount(place.count);
 }
 
 fn settle(runtime: &Runtime, thread: &'static Thread, place: Option<Place>, stack: (usize, usize)) {
@@ -275,13 +262,12 @@ pub fn hold_creator(runtime: &Runtime, decide: &dyn Decide, creator: &'static Th
     let Some(place) = decide.locate(current_cpu()) else { return };
     let place = Place { count: decide.count(place.cpu_os_id), ..place };
     let Some(taken) = seats::sit(runtime, creator, place) else {
-        return uncount(runtime, Some(place));
+        return runtime.uncount(place.count);
     };
     let node = Some(place.node_os_id);
     let narrowed = mask_of(runtime, creator, node).map(|mask| affinity::set(0, &mask));
     if narrowed.is_none_or(|narrowed| narrowed.is_err()) {
-        seats::give_up(creator, taken);
-        return uncount(runtime, Some(place));
+        return runtime.uncount(seats::give_up(creator, taken));
     }
     taken.put_back_on(node);
     let per_node = runtime.session.threads_per_node(runtime.slot_index());
@@ -318,9 +304,8 @@ unsafe extern "C" fn thread_ended(thread: *mut c_void) {
         // SAFETY: the static entry that `settle` stored for this thread.
         let thread = unsafe { &*thread.cast::<Thread>() };
         // A child of a fork that nobody saw has its parent's threads in its table.
-        let count = runtime.is_here().then(|| seats::stand_up(thread)).flatten();
-        if let (Some(count), Some(decide)) = (count, runtime.decide()) {
-            decide.uncount(count);
+        if runtime.is_here() {
+            runtime.uncount(seats::stand_up(thread));
         }
         thread.leave();
     }

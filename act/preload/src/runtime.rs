@@ -13,7 +13,9 @@ use quartier_session::{
 use crate::helper::{self, Marked, Orders};
 use crate::share::{self, Watch};
 use crate::threads::Thread;
-use crate::{Decide, Factory, affinity, device, fork, ranges, resident, seats, sys, threads};
+use crate::{
+    Count, Decide, Factory, affinity, device, fork, ranges, resident, seats, sys, threads,
+};
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
@@ -325,7 +327,12 @@ impl Runtime {
         let Some(first) = Thread::find(sys::pid()) else { return };
         let (Some(base), Some(taken)) = (affinity::base(), seats::take(first)) else { return };
         let _ = affinity::set(first.tid() as i32, base);
-        if let (Some(decide), Some(count)) = (self.decide(), seats::give_up(first, taken)) {
+        self.uncount(seats::give_up(first, taken));
+    }
+
+    /// A counted thread is gone, or was never made.
+    pub fn uncount(&self, count: Option<Count>) {
+        if let (Some(count), Some(decide)) = (count, self.decide()) {
             decide.uncount(count);
         }
     }

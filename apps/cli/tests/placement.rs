@@ -4,8 +4,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -35,31 +34,20 @@ fn in_guest_with(
     folder: Option<&Path>,
     first: &str,
 ) -> Option<Vec<Value>> {
-    static ONE_GUEST: Mutex<()> = Mutex::new(());
-    let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
     let (quartier, program) = (common::quartier(), eighths());
-    if !common::can_boot(kernel) {
-        return None;
-    }
     let (q, p) = (quartier.display(), program.display());
     let command = |options: &&str| {
         let (options, arguments) = options.split_once(" -- ").unwrap_or((options, "256 8"));
         format!("{q} run --quiet {options} -- {p} {arguments} || exit 9")
     };
     let script: Vec<_> = [first.to_owned()].into_iter().chain(runs.iter().map(command)).collect();
-    let output = Command::new(quartier)
-        .args(["lab", "run", "--kernel", kernel, "--nodes", "4", "--cpus-per-node", "2"])
-        // What the kernel moves by itself would be taken for ours.
-        .args(["--kernel-arg", "numa_balancing=disable"])
-        .args(folder.map(|folder| format!("--rw={}", folder.display())))
-        .args((!first.is_empty()).then_some("--root"))
-        .args(["--mem", "4G", "--timeout", "400", "--", "sh", "-c", &script.join("\n")])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "kernel {kernel}: {output:?} {said}");
-    let answers = String::from_utf8(output.stdout).unwrap();
+    let mut options = vec!["--nodes", "4", "--cpus-per-node", "2", "--timeout", "400"];
+    // What the kernel moves by itself would be taken for ours.
+    options.extend(["--kernel-arg", "numa_balancing=disable"]);
+    let folder = folder.map(|folder| format!("--rw={}", folder.display()));
+    options.extend(folder.as_deref());
+    options.extend((!first.is_empty()).then_some("--root"));
+    let (answers, said) = common::in_guest(kernel, options, ["sh", "-c", &script.join("\n")])?;
     let answers: Vec<Value> =
         answers.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     assert_eq!(answers.len(), runs.len(), "kernel {kernel}: {said}");

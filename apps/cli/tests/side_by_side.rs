@@ -3,9 +3,9 @@
 
 mod common;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// Programs of two threads each.
 const PROGRAMS: usize = 8;
@@ -32,24 +32,11 @@ fn side_by_side() -> &'static PathBuf {
 
 /// The nodes of each program's two threads.
 fn in_guest(kernel: &str, nodes: usize, cpus_per_node: usize) -> Option<Vec<[usize; 2]>> {
-    static ONE_GUEST: Mutex<()> = Mutex::new(());
-    let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
-    let (quartier, program) = (common::quartier(), side_by_side());
-    if !common::can_boot(kernel) {
-        return None;
-    }
-    let output = Command::new(quartier)
-        .args(["lab", "run", "--kernel", kernel, "--nodes", &nodes.to_string()])
-        .args(["--cpus-per-node", &cpus_per_node.to_string(), "--mem", "4G", "--timeout", "300"])
-        .args(["--", "sh", "-c", SCRIPT, "sh"])
-        .args([quartier, program])
-        .arg(PROGRAMS.to_string())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "kernel {kernel}: {output:?} {said}");
-    let text = String::from_utf8(output.stdout).unwrap();
+    let (nodes, cpus_per_node) = (nodes.to_string(), cpus_per_node.to_string());
+    let options = ["--nodes", &nodes, "--cpus-per-node", &cpus_per_node, "--timeout", "300"];
+    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
+    let arguments = [common::quartier().into(), side_by_side().into(), PROGRAMS.to_string().into()];
+    let (text, said) = common::in_guest(kernel, options, shell.chain(arguments))?;
     println!("kernel {kernel}, {nodes} nodes of {cpus_per_node} CPUs:\n{text}");
     let places: Vec<_> = text
         .lines()

@@ -6,7 +6,7 @@ use quartier_decide::dqdt::{Process, RecordId};
 use quartier_decide::policy::{Decision, Placement};
 use quartier_model::CpuId;
 use quartier_preload::Count;
-use quartier_session::{FirstThread, ProcessSlot, Session, SlotState};
+use quartier_session::{FirstThread, Session, own_pid_namespace};
 use quartier_shared::SharedTree;
 
 /// The process as a word, so that a child of a fork finds it whole.
@@ -72,11 +72,8 @@ impl Counting {
 
     /// Tells the launcher, which may move threads of this process.
     fn tell(&self) {
-        let pid = std::process::id();
-        let mine = |(_, slot): &(usize, &ProcessSlot)| {
-            slot.pid() == pid && slot.state() == SlotState::Running
-        };
-        if let Some((_, slot)) = self.session.processes().find(mine) {
+        let mine = self.session.slot_of(std::process::id(), own_pid_namespace());
+        if let Some((_, slot)) = mine {
             slot.set_ledger_process(self.known().map(Process::to_word));
         }
     }

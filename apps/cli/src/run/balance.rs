@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use quartier_act::{Hold, is_gone};
-use quartier_decide::dqdt::{Allowed, Process, RecordId, Refresher, Resources, Usage};
+use quartier_decide::dqdt::{Allowed, Ledger, Process, RecordId, Refresher, Resources, Usage};
 use quartier_decide::policy::{self, Balance};
 use quartier_decide::{Balancer, Seen, Wish};
 use quartier_model::{CpuId, CpuList, Machine, Nanos, NodeId, NodeOsId};
@@ -119,10 +119,10 @@ impl<'a> Watch<'a> {
             }
             return None;
         };
-        let held_on = seat.placed()?.node_os_id.map(NodeOsId);
+        let is_held = seat.placed()?.node_os_id.is_some();
         // Whoever has the seat next is another thread.
         let id = (at as u64) << 32 | u64::from(sitting.tid);
-        Some(Seen { id, held_on, ran: times.ran, waited: times.waited })
+        Some(Seen { id, is_held, ran: times.ran, waited: times.waited })
     }
 
     /// The process of a thread, if its ids mean the same to us.
@@ -136,13 +136,16 @@ impl<'a> Watch<'a> {
     /// another) is free again, and the thread not counted any more.
     fn forget(&self, seat: &Seat, sitting: &Sitting) {
         let record = seat.forget(sitting, self.tid);
-        let process = self.process(sitting).and_then(ProcessSlot::ledger_process);
-        let of = process.and_then(Process::from_word);
-        if let (Some(me), Some(of), Some(record), Some(ledger)) =
-            (self.tree.process(), of, record, self.tree.shared().ledger())
-        {
+        let books = self.process(sitting).and_then(|process| self.books(process));
+        if let (Some((ledger, me, of)), Some(record)) = (books, record) {
             ledger.release_of(me, of, RecordId(record));
         }
+    }
+
+    /// The tree's ledger, with us and a process of the run in it.
+    fn books(&self, process: &ProcessSlot) -> Option<(Ledger<'a>, Process, Process)> {
+        let of = Process::from_word(process.ledger_process()?)?;
+        Some((self.tree.shared().ledger()?, self.tree.process()?, of))
     }
 
     /// Which CPUs were at most half used since the last look, if anybody waited at both: those have U = 0, all others
@@ -215,13 +218,10 @@ impl<'a> Watch<'a> {
 
     /// Counts a thread on this CPU instead; as before where that cannot be.
     fn recount(&self, process: &ProcessSlot, record: u32, cpu: CpuId) -> Option<u32> {
-        let recounted = || {
-            let of = Process::from_word(process.ledger_process()?)?;
-            let ledger = self.tree.shared().ledger()?;
-            let RecordId(new) = ledger.recount(self.tree.process()?, of, RecordId(record), cpu)?;
-            Some(new)
-        };
-        Some(recounted().unwrap_or(record))
+        let recounted = self
+            .books(process)
+            .and_then(|(ledger, me, of)| ledger.recount(me, of, RecordId(record), cpu));
+        Some(recounted.map_or(record, |RecordId(new)| new))
     }
 
     fn report(&self, sitting: &Sitting, from: NodeId, to: NodeId) {

@@ -193,18 +193,18 @@ impl Args {
 
     /// How often it is looked for threads that wait; 0: never.
     fn balance_ms(&self, host: &Host, machine: &Machine) -> u32 {
+        let period_ms = self.balance.unwrap_or(Config::BALANCE_MS);
         let is_held = self.pin() == Pin::Node && self.why_not_placed().is_none();
-        if !is_held || machine.nodes().len() == 1 {
+        if period_ms == 0 || !is_held || machine.nodes().len() == 1 {
             return 0;
         }
-        let period_ms = self.balance.unwrap_or(Config::BALANCE_MS);
         // So that what this thread ran is added up.
         std::thread::yield_now();
         let own = std::process::id();
         let is_counted = host
             .thread_times(own, own)
             .is_ok_and(|times| times.is_some_and(|times| times.ran > Nanos(0)));
-        if period_ms > 0 && !is_counted {
+        if !is_counted {
             self.say(
                 "threads stay on the node where they were placed, also while they wait for a CPU: this \
                  kernel does not count how long threads wait; one with CONFIG_SCHED_INFO does, as \

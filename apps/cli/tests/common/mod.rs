@@ -1,9 +1,10 @@
 //! What the tests of the command share.
 #![allow(dead_code)] // Each test file uses a part.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The built command, with its libraries beside it.
 pub fn quartier() -> &'static PathBuf {
@@ -36,6 +37,31 @@ pub fn program(name: &str) -> PathBuf {
         .unwrap();
     assert!(status.success(), "{name}.c does not compile");
     built
+}
+
+/// Runs a command in a guest with 4 GiB; gives what it printed, and what it said beside. No two at a time: they
+/// disturb each other. `None`: no guest can be booted here.
+pub fn in_guest(
+    kernel: &str,
+    options: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    command: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Option<(String, String)> {
+    static ONE_GUEST: Mutex<()> = Mutex::new(());
+    let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+    if !can_boot(kernel) {
+        return None;
+    }
+    let output = Command::new(quartier())
+        .args(["lab", "run", "--kernel", kernel, "--mem", "4G"])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "kernel {kernel}: {output:?} {said}");
+    Some((String::from_utf8(output.stdout).unwrap(), said))
 }
 
 /// Whether a guest with this kernel can be booted here. In CI it must.
