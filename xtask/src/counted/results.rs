@@ -60,15 +60,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (runs, slow_clocks) = (args.runs.to_string(), args.slow_clocks.to_string());
     let common = ["--kernel", &args.kernel, "--runs", &runs];
     let slowed = ["--slow-clocks", &slow_clocks, "--recordings", RECORDINGS];
-    let (slowed, unslowed) =
-        ([&common[..], &slowed].concat(), [&common[..], &["--policies", BY_THE_CLOCK]].concat());
+    let slowed = [&common[..], &slowed].concat();
+    let unslowed = [&common[..], &["--policies", BY_THE_CLOCK]].concat();
     for program in &wanted {
         eprintln!("results: {}", program.name);
         let folder = place.prepare(program).context(program.name)?;
         discard(&folder.join(RECORDINGS)).context(program.name)?;
+        let policies = program.policies.map(|policies| ["--policies", policies]);
+        let slowed = [&slowed[..], policies.as_ref().map_or(&[], |words| &words[..])].concat();
         place.compare(program, &folder, &slowed, "report").context(program.name)?;
         place.look_again(&folder, RECORDINGS, "whole").context(program.name)?;
-        place.compare(program, &folder, &unslowed, "by-the-clock").context(program.name)?;
+        if program.policies.is_none() {
+            place.compare(program, &folder, &unslowed, "by-the-clock").context(program.name)?;
+        }
         keep(program, &folder, &args.out).context(program.name)?;
     }
     fs::write(args.out.join(TARGETS), targets::table(&PROGRAMS, &args.out)?)?;
@@ -96,8 +100,9 @@ fn kept(program: &Program) -> Vec<(String, String)> {
     let name = program.name;
     let reports = ["txt", "json"].map(|kind| (format!("report.{kind}"), format!("{name}.{kind}")));
     let texts = ["whole.txt", "by-the-clock.txt"];
-    let texts = texts.map(|file| (file.to_owned(), format!("{name}-{file}")));
+    let texts = &texts[..if program.policies.is_none() { 2 } else { 1 }];
+    let texts = texts.iter().map(|file| ((*file).to_owned(), format!("{name}-{file}")));
     let drawings =
         DRAWINGS.map(|file| (format!("report-drawings/{file}"), format!("{name}-{file}")));
-    [&reports[..], &texts, &drawings].concat()
+    reports.into_iter().chain(texts).chain(drawings).collect()
 }
