@@ -26,6 +26,7 @@
 mod balancer;
 pub mod dqdt;
 pub mod policy;
+pub mod reporter;
 mod sync;
 
 pub use balancer::{Balancer, Seen, Wish};

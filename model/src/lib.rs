@@ -7,6 +7,8 @@ mod cpulist;
 mod distances;
 mod ids;
 mod machine;
+mod plan;
+mod snapshot;
 mod synthetic;
 mod units;
 
@@ -16,5 +18,7 @@ pub use machine::{
     CPUS_MAX, Cpu, DistanceMatrix, Llc, MACHINE_FORMAT, Machine, MachineError, MachineParts,
     NODES_MAX, Node, Origin, Package, Provenance, check_name,
 };
+pub use plan::{Factors, Intensity, Kind, Left, Outcome, Pages, Plan, Refusal, Step, Trigger, Why};
+pub use snapshot::{NodeSeen, PerNode, ProcessSeen, Snapshot, Standing, TaskId, ThreadSeen};
 pub use synthetic::{SyntheticError, SyntheticSpec};
 pub use units::{Bytes, Distance, Nanos, ParseBytesError};

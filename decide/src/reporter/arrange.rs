@@ -1,0 +1,263 @@
+//! Where each process would go: those that are well placed stay, the others are given nodes one after the
+//! other, those first that have most memory in one place, so that it is threads that travel rather than
+//! pages. Whoever finds no place at home waits until all have that do.
+//!
+//! A node takes a process if it has room for its pages and does not get more than its fair share of pressure.
+//! Among those, one where fewest threads would have to wait, then one where fewest pages would have to move;
+//! of equally good ones the decision tree chooses, from the process's memory outwards.
+
+use std::cmp::Reverse;
+
+use quartier_model::{Bytes, CpuId, Machine, NodeId, ProcessSeen, Snapshot, TaskId, Why};
+
+use super::pressure::Pressure;
+use super::terms::{Terms, ThreadTerms, share_on};
+use crate::dqdt::{Allowed, Estimates, Threads, Tree};
+use crate::policy::group::{self, Group};
+
+/// On every node so much stays free, whatever moves there.
+const FREE_MIN: Bytes = Bytes::from_mib(64);
+
+/// What a process is given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Given {
+    pub home: Home,
+    /// The part of what it could run that it will, beside the others there.
+    pub runs: f64,
+}
+
+/// Where a process's threads go.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Home {
+    /// All on one node, and its pages with them.
+    One(NodeId),
+    /// Each on a node of its own, with the pages that it uses.
+    Each(Vec<(TaskId, NodeId)>),
+}
+
+/// A machine that is being filled.
+pub struct Arrangement<'a> {
+    machine: &'a Machine,
+    tree: &'a Tree,
+    snapshot: &'a Snapshot,
+    /// T, of those that have a place.
+    threads: Box<[Threads]>,
+    /// What is left on each node; `None`: unknown.
+    room: Vec<Option<u64>>,
+    /// Of those that have a place.
+    pub pressure: Pressure,
+    /// What each node's pressure should be, were all processes placed.
+    fair: f64,
+}
+
+impl<'a> Arrangement<'a> {
+    /// An empty machine. `fair` is the pressure of all processes together, shared out evenly.
+    pub fn new(machine: &'a Machine, tree: &'a Tree, snapshot: &'a Snapshot, fair: f64) -> Self {
+        let free = |node: NodeId| snapshot.nodes.get(node.index())?.free;
+        let room = machine.node_ids().map(|node| Some((free(node)? - FREE_MIN).0)).collect();
+        let pressure = Pressure::none(machine, snapshot);
+        Self { machine, tree, snapshot, threads: tree.new_threads(), room, pressure, fair }
+    }
+
+    /// Counts a process where it is.
+    pub fn keep(&mut self, process: &Terms<'_>) {
+        let estimates = self.estimates();
+        for thread in process.active() {
+            if let Some(cpu) = thread.seen.cpu {
+                estimates.add_thread(cpu);
+            }
+        }
+        self.pressure.add(process);
+    }
+
+    /// Counts a process on the node where most of its memory is, if that takes it and nobody would have to
+    /// wait. `None`: it has to be [placed](Self::place), after all whose homes take them.
+    pub fn place_at_home(&mut self, process: &Terms<'_>) -> Option<Given> {
+        let home = process.home().filter(|_| process.seen.pin.is_none())?;
+        let nr_threads = process.to_place().count();
+        let takes = self.may_take(process, home)
+            && self.has_room(process, home)
+            && self.costs(process, home, nr_threads).0 == 0
+            && !self.pressure.is_too_much(home, process, self.fair);
+        let cpus = self.cpus_on(process.seen, |node| node == home);
+        takes.then(|| self.take(process, home, &cpus, nr_threads))?
+    }
+
+    /// Finds nodes for a process and counts it there.
+    pub fn place(&mut self, process: &Terms<'_>) -> Result<Given, Why> {
+        let nr_threads = process.to_place().count();
+        if let Some(pin) = process.seen.pin {
+            let cpus = self.cpus_on(process.seen, |node| node == pin);
+            return self.take(process, pin, &cpus, nr_threads).ok_or(Why::NoRoom);
+        }
+        let nodes: Vec<_> =
+            self.machine.node_ids().filter(|node| self.may_take(process, *node)).collect();
+        let Some(biggest) = nodes.iter().map(|node| self.nr_cpus(process.seen, *node)).max() else {
+            return Err(Why::NoRoom);
+        };
+        let with_room: Vec<_> =
+            nodes.iter().copied().filter(|node| self.has_room(process, *node)).collect();
+        match (nr_threads > biggest, with_room.is_empty()) {
+            (false, false) => self.place_on_one(process, &with_room, nr_threads).ok_or(Why::NoRoom),
+            (false, true) if nr_threads == 1 => Err(Why::NoRoom),
+            _ => self.split(process),
+        }
+    }
+
+    fn estimates(&self) -> Estimates<'_> {
+        Estimates::new(self.tree, &self.threads).expect("the list was made for this tree")
+    }
+
+    /// One node for all.
+    fn place_on_one(
+        &mut self,
+        process: &Terms<'_>,
+        nodes: &[NodeId],
+        nr_threads: usize,
+    ) -> Option<Given> {
+        let fair = self.fair;
+        let calm: Vec<_> = nodes
+            .iter()
+            .copied()
+            .filter(|node| !self.pressure.is_too_much(*node, process, fair))
+            .collect();
+        let nodes = if calm.is_empty() { nodes } else { &calm };
+        let least = nodes.iter().map(|node| self.costs(process, *node, nr_threads)).min()?;
+        let best =
+            |node: NodeId| nodes.contains(&node) && self.costs(process, node, nr_threads) == least;
+        let cpus = self.cpus_on(process.seen, best);
+        let near = self.near(process);
+        let mut cpu = [CpuId(0)];
+        let one = Group { near, allowed: &Allowed::new(self.tree, cpus.iter().copied()) };
+        group::decide(&self.estimates(), &one, &mut cpu)?;
+        let node = self.tree.node_of(cpu[0])?;
+        let cpus = self.cpus_on(process.seen, |other| other == node);
+        self.take(process, node, &cpus, nr_threads)
+    }
+
+    /// How many threads would have to wait there, and how many sixteenths of its pages would have to
+    /// move.
+    fn costs(&self, process: &Terms<'_>, node: NodeId, nr_threads: usize) -> (usize, u64) {
+        let estimates = self.estimates();
+        let cpus = self.cpus_on(process.seen, |other| other == node);
+        let there: usize = cpus.iter().map(|cpu| estimates.nr_threads_on(*cpu) as usize).sum();
+        let waiting = (there + nr_threads).saturating_sub(cpus.len());
+        let here = process.pages.as_ref().map_or(0.0, |pages| share_on(pages, node));
+        (waiting, ((1.0 - here) * 16.0).round() as u64)
+    }
+
+    /// Counts so many threads on these CPUs of a node, and the pages.
+    fn take(
+        &mut self,
+        process: &Terms<'_>,
+        node: NodeId,
+        cpus: &[CpuId],
+        nr_threads: usize,
+    ) -> Option<Given> {
+        let (waiting, _) = self.costs(process, node, nr_threads);
+        self.count_threads(process, cpus, nr_threads)?;
+        self.pressure.add_at(node, process);
+        let moves = process.bytes_off(node);
+        if let Some(Some(room)) = self.room.get_mut(node.index()) {
+            *room = room.saturating_sub(moves.0);
+        }
+        // Those that wait do so in turn with all the others.
+        let runs = cpus.len() as f64 / (cpus.len() + waiting) as f64;
+        Some(Given { home: Home::One(node), runs })
+    }
+
+    /// As many CPUs of the given ones as there are threads, as the tree chooses them.
+    fn count_threads(&self, process: &Terms<'_>, cpus: &[CpuId], nr: usize) -> Option<Vec<CpuId>> {
+        let allowed = Allowed::new(self.tree, cpus.iter().copied());
+        let mut chosen = vec![CpuId(0); nr];
+        let estimates = self.estimates();
+        let group = Group { near: self.near(process), allowed: &allowed };
+        group::decide(&estimates, &group, &mut chosen)?;
+        chosen.iter().for_each(|cpu| {
+            estimates.add_thread(*cpu);
+        });
+        Some(chosen)
+    }
+
+    /// Nodes for each thread: as few and as near to its memory as the tree finds, and each thread on that
+    /// of them where most of the pages lie that it uses.
+    fn split(&mut self, process: &Terms<'_>) -> Result<Given, Why> {
+        let threads: Vec<_> = process.to_place().collect();
+        let known = threads.iter().filter(|thread| thread.pages.is_some()).count();
+        if 2 * known < threads.len() {
+            return Err(Why::UsersUnknown);
+        }
+        let cpus = self.cpus_on(process.seen, |node| self.may_take(process, node));
+        let chosen = self.count_threads(process, &cpus, threads.len()).ok_or(Why::NoRoom)?;
+        let mut nodes: Vec<_> = chosen.iter().filter_map(|cpu| self.tree.node_of(*cpu)).collect();
+        let mut homes = assign(&threads, &mut nodes);
+        for (thread, (_, node)) in threads.iter().zip(&homes) {
+            self.pressure.add_part_at(*node, process, thread);
+        }
+        homes.sort();
+        let runs = (cpus.len() as f64 / threads.len() as f64).min(1.0);
+        Ok(Given { home: Home::Each(homes), runs })
+    }
+
+    /// Where the tree's search for a process begins.
+    fn near(&self, process: &Terms<'_>) -> Option<CpuId> {
+        let first_cpu = |node: NodeId| self.machine.node_cpus(node).first().copied();
+        let of_memory = process.home().and_then(first_cpu);
+        of_memory.or_else(|| process.to_place().find_map(|thread| thread.seen.cpu))
+    }
+
+    fn may_take(&self, process: &Terms<'_>, node: NodeId) -> bool {
+        let mems = process.seen.mems.as_ref();
+        mems.is_none_or(|mems| mems.contains(&node)) && self.nr_cpus(process.seen, node) > 0
+    }
+
+    fn has_room(&self, process: &Terms<'_>, node: NodeId) -> bool {
+        let moves = process.bytes_off(node);
+        moves == Bytes(0) || self.room[node.index()].is_some_and(|room| moves.0 <= room)
+    }
+
+    fn nr_cpus(&self, process: &ProcessSeen, node: NodeId) -> usize {
+        self.cpus_on(process, |other| other == node).len()
+    }
+
+    /// The CPUs of some nodes that a process may run on.
+    fn cpus_on(&self, process: &ProcessSeen, takes: impl Fn(NodeId) -> bool) -> Vec<CpuId> {
+        let os_id = |cpu: CpuId| self.machine.cpus()[cpu.index()].os_id.0;
+        let is_allowed = |cpu: &CpuId| {
+            let cpu = os_id(*cpu);
+            let of_process = process.cpus.as_ref();
+            self.snapshot.cpus.contains(cpu) && of_process.is_none_or(|cpus| cpus.contains(cpu))
+        };
+        let nodes = self.machine.node_ids().filter(|node| takes(*node));
+        nodes.flat_map(|node| self.machine.node_cpus(node)).copied().filter(is_allowed).collect()
+    }
+}
+
+/// Gives each thread one of the nodes, those first that lose most if they do not get the one they want;
+/// the others get what is left, in order.
+fn assign(threads: &[&ThreadTerms<'_>], nodes: &mut Vec<NodeId>) -> Vec<(TaskId, NodeId)> {
+    nodes.sort();
+    let wish = |thread: &ThreadTerms<'_>, node: NodeId| {
+        let share = thread.pages.as_ref().map_or(0.0, |pages| share_on(pages, node));
+        (share * thread.demand() * 1e6) as u64
+    };
+    let mut wishes: Vec<_> = (0..threads.len())
+        .flat_map(|at| {
+            let mut distinct = nodes.clone();
+            distinct.dedup();
+            distinct.into_iter().map(move |node| (at, node))
+        })
+        .map(|(at, node)| (Reverse(wish(threads[at], node)), at, node))
+        .collect();
+    wishes.sort();
+    let mut homes = vec![None; threads.len()];
+    for (_, at, node) in wishes {
+        if homes[at].is_none()
+            && let Some(free) = nodes.iter().position(|other| *other == node)
+        {
+            nodes.remove(free);
+            homes[at] = Some(node);
+        }
+    }
+    threads.iter().zip(homes).filter_map(|(thread, node)| Some((thread.seen.id, node?))).collect()
+}

@@ -1,0 +1,324 @@
+//! Whether a process is well placed, what it would gain elsewhere, whether that pays, and whether an
+//! earlier move helped.
+
+use quartier_model::{
+    Bytes, Kind, Machine, Nanos, NodeId, Outcome, Pages, Standing, Step, TaskId, Why,
+};
+use serde::{Deserialize, Serialize};
+
+use super::arrange::{Given, Home};
+use super::plan::Sight;
+use super::pressure::Pressure;
+use super::terms::{Terms, ThreadTerms, remoteness, share_on};
+use super::{Known, Settings};
+
+/// Where remoteness or contention slow a process down by less, and it hardly waits, it is well placed.
+const SLOWDOWN_MIN: f64 = 0.02;
+const CONTENTION_MIN: f64 = 0.05;
+const WAITING_MIN: f64 = 0.1;
+/// Pages are moved if more than this part of them are elsewhere.
+const PAGES_ELSEWHERE_MIN: f64 = 1.0 / 32.0;
+const PAGE: u64 = 4096;
+
+/// How much of what a process could do it does: its work, and its instructions if they are counted, for
+/// each unit of time that it could run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Efficiency {
+    work: f64,
+    instructions: Option<f64>,
+}
+
+/// A move of which it is not known yet whether it helped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    before: Efficiency,
+    /// Where its threads were held.
+    threads: Vec<(TaskId, Option<NodeId>)>,
+    /// `None`: the move is not done yet.
+    due: Option<Nanos>,
+}
+
+/// What a process would gain, and what is to be done for it.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    pub speedup: f64,
+    pub step: Step,
+}
+
+/// What others cost a process on the memory that it uses; `None`: where that is is unknown.
+pub fn contention(process: &Terms<'_>, pressure: &Pressure) -> Option<f64> {
+    process.pages.as_ref().map(|pages| pressure.contention(pages))
+}
+
+/// The work of a thread in CPUs' worth, running so much with its pages so far away.
+fn work(running: f64, intensity: f64, remoteness: f64, contention: f64) -> f64 {
+    running / (1.0 + intensity * (remoteness + contention))
+}
+
+/// The work that a process does; `None`: where its memory is is unknown.
+fn work_now(machine: &Machine, process: &Terms<'_>, pressure: &Pressure) -> Option<f64> {
+    let of = |thread: &ThreadTerms<'_>| {
+        let pages = process.pages_of(thread)?;
+        let (far, crowded) = (thread.remoteness(machine, pages), pressure.contention(pages));
+        Some(work(thread.running, process.intensity.value(), far, crowded))
+    };
+    process.threads.iter().map(of).sum()
+}
+
+/// As of now; `None`: it does not run, or where its memory is is unknown.
+pub fn efficiency(
+    machine: &Machine,
+    process: &Terms<'_>,
+    pressure: &Pressure,
+) -> Option<Efficiency> {
+    let demand = process.running() + process.waiting();
+    let work = work_now(machine, process, pressure)?;
+    let instructions = process.threads.iter().map(|thread| thread.seen.instructions).sum();
+    let instructions = Option::map(instructions, |sum: u64| sum as f64 / demand);
+    (demand > 0.0).then(|| Efficiency { work: work / demand, instructions })
+}
+
+/// Why a process is not to be moved at all now.
+pub fn is_left(
+    machine: &Machine,
+    process: &Terms<'_>,
+    pressure: &Pressure,
+    known: &Known,
+    at: Nanos,
+) -> Option<Why> {
+    if process.seen.standing != Standing::Free {
+        return Some(Why::Standing(process.seen.standing));
+    }
+    if let Some(pin) = process.seen.pin {
+        let is_there = process.seen.free_threads().all(|thread| thread.held_on == Some(pin));
+        return is_there.then_some(Why::WellPlaced);
+    }
+    if known.failed_until > at {
+        return Some(Why::DidNotHelp { until: known.failed_until });
+    }
+    if known.rests_until > at || known.trial.is_some() {
+        return Some(Why::Rests { until: known.rests_until });
+    }
+    if process.to_place().next().is_none() {
+        return Some(Why::WellPlaced);
+    }
+    let Some(far) = process.remoteness(machine) else { return Some(Why::MemoryUnknown) };
+    let crowded = contention(process, pressure).unwrap_or(0.0);
+    let intensity = process.intensity.value();
+    let demand = process.running() + process.waiting();
+    let is_well = intensity * far < SLOWDOWN_MIN
+        && intensity * crowded < CONTENTION_MIN
+        && process.waiting() < WAITING_MIN * demand;
+    // What uses little memory runs where the kernel likes, unless we hold it where it waits.
+    let is_held = process.to_place().any(|thread| thread.seen.held_on.is_some());
+    let is_light = intensity < SLOWDOWN_MIN && !is_held;
+    (is_well || is_light).then_some(Why::WellPlaced)
+}
+
+impl Judgement {
+    /// Of what a process was given, `then` being the pressure that there will be. Its pages stay where that
+    /// pays and moving them does not.
+    pub fn of(sight: &Sight<'_>, process: &Terms<'_>, given: &Given, then: &Pressure) -> Self {
+        let bytes = match &given.home {
+            Home::One(node) => process.bytes_off(*node),
+            Home::Each(homes) => bytes_off_each(process, homes),
+        };
+        let moves = bytes.0 as f64 > process.resident.0 as f64 * PAGES_ELSEWHERE_MIN;
+        let pays = |judgement: &Self| judgement.verdict(sight.settings(), process).is_ok();
+        let without = Self::moving(sight, process, given, then, None);
+        if !moves {
+            return without;
+        }
+        let with_pages = Self::moving(sight, process, given, then, Some(bytes));
+        if pays(&without) && !pays(&with_pages) { without } else { with_pages }
+    }
+
+    /// The same if so much of its memory moves with it.
+    fn moving(
+        sight: &Sight<'_>,
+        process: &Terms<'_>,
+        given: &Given,
+        then: &Pressure,
+        bytes: Option<Bytes>,
+    ) -> Self {
+        let machine = sight.machine;
+        let before =
+            work_now(machine, process, &sight.pressure).unwrap_or_else(|| process.running());
+        let intensity = process.intensity.value();
+        let home_of =
+            |thread: &ThreadTerms<'_>| given.home.of(thread.seen.id).filter(|_| thread.is_free);
+        let work_then = |thread: &ThreadTerms<'_>| {
+            let pages = process.pages_of(thread);
+            let (running, far, crowded) = match (home_of(thread), pages) {
+                (Some(node), _) if bytes.is_some() => (None, 0.0, then.contention_on(node)),
+                (Some(node), Some(pages)) => {
+                    (None, remoteness(machine, node, pages), then.contention(pages))
+                }
+                (None, Some(pages)) => {
+                    let far = thread.remoteness(machine, pages);
+                    (Some(thread.running), far, then.contention(pages))
+                }
+                (_, None) => (Some(thread.running), 0.0, 0.0),
+            };
+            work(running.unwrap_or(thread.demand() * given.runs), intensity, far, crowded)
+        };
+        let after: f64 = process.threads.iter().map(work_then).sum();
+        let pages = bytes.map_or(Pages::Stay, |bytes| match &given.home {
+            Home::One(node) => Pages::To { node: *node, bytes },
+            Home::Each(_) => Pages::ToUsers { bytes },
+        });
+        let nr_pages = bytes.map_or(0, |bytes| bytes.0.div_ceil(PAGE));
+        let threads = process.threads.iter();
+        let threads = threads.filter_map(|thread| Some((thread.seen.id, Some(home_of(thread)?))));
+        Self {
+            speedup: if before > 0.0 { after / before } else { 1.0 },
+            step: Step {
+                process: process.id(),
+                kind: given.home.kind(process, then),
+                threads: threads.collect(),
+                others: given.home.one(),
+                pages,
+                gain: after - before,
+                cost: Nanos(nr_pages.saturating_mul(sight.settings().page_cost.0)),
+            },
+        }
+    }
+
+    /// Whether each thread is where it would be, and nowhere else now and then, with its pages.
+    pub fn changes_nothing(&self, process: &Terms<'_>) -> bool {
+        let is_there = |(id, node): &(TaskId, Option<NodeId>)| {
+            let thread = process.threads.iter().find(|thread| thread.seen.id == *id);
+            thread.is_some_and(|thread| node.is_some_and(|node| share_on(&thread.at, node) == 1.0))
+        };
+        self.step.kind != Kind::Pin
+            && self.step.pages == Pages::Stay
+            && self.step.threads.iter().all(is_there)
+    }
+
+    /// Whether it is worth doing.
+    pub fn verdict(&self, settings: &Settings, process: &Terms<'_>) -> Result<(), Why> {
+        if process.seen.pin.is_some() {
+            return Ok(());
+        }
+        if self.speedup < settings.speedup_min || self.step.gain <= 0.0 {
+            return Err(Why::GainsLittle { speedup: self.speedup });
+        }
+        let after = Nanos((self.step.cost.0 as f64 / self.step.gain) as u64);
+        // Nobody knows how long it will run; that it will for as long again as it has is the best guess.
+        let within = settings.payback.min(process.seen.age);
+        if after > within { Err(Why::PaysTooLate { after }) } else { Ok(()) }
+    }
+}
+
+/// The pages that are not where the thread is that uses them, if each thread uses its part.
+fn bytes_off_each(process: &Terms<'_>, homes: &[(TaskId, NodeId)]) -> Bytes {
+    let share = |(id, node): &(TaskId, NodeId)| {
+        let thread = process.threads.iter().find(|thread| thread.seen.id == *id)?;
+        Some(share_on(process.pages_of(thread)?, *node))
+    };
+    let here: f64 = homes.iter().filter_map(share).sum::<f64>() / homes.len().max(1) as f64;
+    Bytes((process.resident.0 as f64 * (1.0 - here)) as u64)
+}
+
+impl Home {
+    fn of(&self, thread: TaskId) -> Option<NodeId> {
+        match self {
+            Self::One(node) => Some(*node),
+            Self::Each(homes) => homes.iter().find(|(id, _)| *id == thread).map(|(_, node)| *node),
+        }
+    }
+
+    fn one(&self) -> Option<NodeId> {
+        match self {
+            Self::One(node) => Some(*node),
+            Self::Each(_) => None,
+        }
+    }
+
+    fn kind(&self, process: &Terms<'_>, then: &Pressure) -> Kind {
+        let leaves_home = process.home().is_some_and(|home| {
+            self.one() != Some(home) && then.is_too_much(home, process, then.fair())
+        });
+        match self {
+            _ if process.seen.pin.is_some() => Kind::Pin,
+            Self::Each(_) => Kind::Split,
+            Self::One(_) if leaves_home => Kind::Scatter,
+            Self::One(_) => Kind::Gather,
+        }
+    }
+}
+
+impl Known {
+    /// A step begins.
+    pub fn try_out(
+        &mut self,
+        process: &Terms<'_>,
+        before: Option<Efficiency>,
+        at: Nanos,
+        settings: &Settings,
+    ) {
+        let held = |thread: &ThreadTerms<'_>| (thread.seen.id, thread.seen.held_on);
+        let threads = process.threads.iter().filter(|thread| thread.is_free).map(held).collect();
+        self.trial = before.filter(|_| process.seen.pin.is_none()).map(|before| Trial {
+            before,
+            threads,
+            due: None,
+        });
+        self.rests_until = at + self.rest;
+        self.rest = (self.rest + self.rest).min(settings.rest_max);
+    }
+
+    /// It is done, or not.
+    pub fn outcome(&mut self, outcome: &Outcome, trial: Nanos) {
+        let nothing_done = outcome.threads_held == 0 && outcome.moved == Bytes(0);
+        match &mut self.trial {
+            Some(_) if nothing_done => self.trial = None,
+            Some(running) => running.due = Some(outcome.at + trial),
+            None => {}
+        }
+    }
+
+    /// A trial whose time has come: a step, if it did not help.
+    pub fn judge(
+        &mut self,
+        process: TaskId,
+        at: Nanos,
+        now: Option<Efficiency>,
+        settings: &Settings,
+    ) -> Option<Step> {
+        let is_due = self.trial.as_ref()?.due.is_some_and(|due| due <= at);
+        // It does not run at the moment: it will be judged when it does.
+        let (true, Some(now)) = (is_due, now) else { return None };
+        let trial = self.trial.take()?;
+        if now.is_better_than(&trial.before) {
+            return None;
+        }
+        self.failed_until = at + settings.remember;
+        Some(Step {
+            process,
+            kind: Kind::TakeBack,
+            threads: trial.threads,
+            others: None,
+            pages: Pages::Back,
+            gain: trial.before.work - now.work,
+            cost: Nanos(0),
+        })
+    }
+
+    /// Whether a trial is due.
+    pub fn is_due(&self, at: Nanos) -> bool {
+        self.trial.as_ref().is_some_and(|trial| trial.due.is_some_and(|due| due <= at))
+    }
+}
+
+impl Efficiency {
+    /// By what is measured best. One hundredth more is no difference.
+    fn is_better_than(&self, before: &Self) -> bool {
+        const DIFFERENCE: f64 = 1.01;
+        match (self.instructions, before.instructions) {
+            (Some(now), Some(before)) => now > before * DIFFERENCE,
+            _ => self.work > before.work * DIFFERENCE,
+        }
+    }
+}

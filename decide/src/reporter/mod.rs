@@ -1,0 +1,210 @@
+//! The Reporter (UNAS, algorithm 2): what the Monitor saw in, a plan out.
+//!
+//! Pure, like every decision: the same snapshots and outcomes in the same order give the same plans, bit for
+//! bit. UNAS does not publish its formulas; these are ours. For a thread i that runs `r` CPUs' worth of the time and
+//! waits for a CPU `w` of it:
+//!
+//! - **remoteness** σ = Σ over nodes of (share of its pages there × (distance ÷ 10 − 1)), 0 when all are local;
+//! - **intensity** μ, the part of its running time in which it would wait for memory, were all of it local;
+//! - **contention degradation factor** C = Σ over nodes of (share of its pages there × the node's pressure
+//!   above the fair share), see `pressure.rs`;
+//! - *work* = r ÷ (1 + μ (σ + C)), in CPUs' worth of running with local, quiet memory;
+//! - **run-time speedup factor** S = its work elsewhere ÷ its work now, where elsewhere it runs r + w, as far as
+//!   CPUs suffice.
+//!
+//! A process is moved when S is large enough, and when what it gains pays for its pages within a stated
+//! time, which is not longer than it has lived so far.
+
+mod arrange;
+mod judge;
+mod plan;
+mod pressure;
+mod terms;
+mod trigger;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+use std::collections::BTreeMap;
+
+use quartier_model::{Machine, Nanos, Outcome, Plan, Snapshot, TaskId, Trigger};
+use serde::{Deserialize, Serialize};
+
+use crate::dqdt::Tree;
+use judge::Trial;
+use plan::Sight;
+use trigger::Signature;
+
+/// What may be set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// A process is not moved for less: it would run so many times as fast.
+    pub speedup_min: f64,
+    /// A move has to pay for itself within this time.
+    pub payback: Nanos,
+    /// What it costs to move a page of 4 KiB: CPU time, and the program's stall.
+    pub page_cost: Nanos,
+    /// What was moved stays for this long, and twice as long each time,
+    pub rest: Nanos,
+    /// up to this.
+    pub rest_max: Nanos,
+    /// So long after a move it is asked whether it helped.
+    pub trial: Nanos,
+    /// What a move did not help is not moved again for this long.
+    pub remember: Nanos,
+    /// What a fetch costs that misses the last-level cache, from local memory.
+    pub llc_miss: Nanos,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const SECOND: u64 = 1_000_000_000;
+        Self {
+            speedup_min: 1.05,
+            payback: Nanos(10 * SECOND),
+            page_cost: Nanos(2_000),
+            rest: Nanos(10 * SECOND),
+            rest_max: Nanos(640 * SECOND),
+            trial: Nanos(5 * SECOND),
+            remember: Nanos(600 * SECOND),
+            llc_miss: Nanos(100),
+        }
+    }
+}
+
+/// What is remembered of a process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    seen_at: Nanos,
+    /// As it was when it was last decided over.
+    signature: Option<Signature>,
+    /// It is not moved before.
+    rests_until: Nanos,
+    /// For how long it rests the next time.
+    rest: Nanos,
+    /// It is not moved before: it did not help.
+    failed_until: Nanos,
+    trial: Option<Trial>,
+}
+
+/// What is remembered from one plan to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    #[serde(with = "pairs")]
+    processes: BTreeMap<TaskId, Known>,
+    /// Where nothing could be done before, it is not tried again until then,
+    quiet_until: Nanos,
+    /// and not for so long the next time.
+    quiet: Nanos,
+}
+
+/// Who was not seen for so long is forgotten.
+const FORGOTTEN_AFTER: Nanos = Nanos(1_200_000_000_000);
+
+/// Looks at snapshots, and decides.
+#[derive(Debug)]
+pub struct Reporter {
+    machine: Machine,
+    tree: Tree,
+    settings: Settings,
+    state: State,
+}
+
+impl Reporter {
+    /// One that remembers this.
+    #[must_use]
+    pub fn new(machine: Machine, settings: Settings, state: State) -> Self {
+        let tree = Tree::build(&machine);
+        Self { machine, tree, settings, state }
+    }
+
+    /// What it remembers.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What it goes by from now on.
+    pub fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// Whether there is something to decide. Changes nothing.
+    #[must_use]
+    pub fn triggers(&self, snapshot: &Snapshot) -> Vec<Trigger> {
+        let sight = Sight::new(&self.machine, &self.tree, &self.settings, snapshot);
+        trigger::of(&sight, &self.state)
+    }
+
+    /// Decides.
+    pub fn plan(&mut self, triggers: Vec<Trigger>, snapshot: &Snapshot) -> Plan {
+        self.state.remember_those_of(snapshot, &self.settings);
+        let sight = Sight::new(&self.machine, &self.tree, &self.settings, snapshot);
+        let plan = sight.plan(triggers, &mut self.state);
+        self.state.grow_quiet(snapshot.at, plan.steps.is_empty());
+        plan
+    }
+
+    /// What came of a step of an earlier plan.
+    pub fn outcome(&mut self, outcome: &Outcome) {
+        let trial = self.settings.trial;
+        if let Some(known) = self.state.processes.get_mut(&outcome.process) {
+            known.outcome(outcome, trial);
+        }
+    }
+}
+
+impl State {
+    fn remember_those_of(&mut self, snapshot: &Snapshot, settings: &Settings) {
+        let new = Known {
+            seen_at: snapshot.at,
+            signature: None,
+            rests_until: Nanos(0),
+            rest: settings.rest,
+            failed_until: Nanos(0),
+            trial: None,
+        };
+        for process in &snapshot.processes {
+            let known = self.processes.entry(process.id).or_insert_with(|| new.clone());
+            known.seen_at = snapshot.at;
+        }
+        self.processes.retain(|_, known| snapshot.at - known.seen_at < FORGOTTEN_AFTER);
+    }
+
+    /// Whatever could not be mended is not looked at all the time.
+    fn grow_quiet(&mut self, at: Nanos, is_fruitless: bool) {
+        const FIRST: Nanos = Nanos(1_000_000_000);
+        const MOST: Nanos = Nanos(30_000_000_000);
+        self.quiet = match (is_fruitless, self.quiet) {
+            (false, _) => Nanos(0),
+            (true, Nanos(0)) => FIRST,
+            (true, quiet) => (quiet + quiet).min(MOST),
+        };
+        self.quiet_until = at + self.quiet;
+    }
+}
+
+/// A map as a list: keys of JSON are text.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use quartier_model::TaskId;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Known;
+
+    type Map = BTreeMap<TaskId, Known>;
+
+    pub fn serialize<S: Serializer>(map: &Map, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Map, D::Error> {
+        Ok(Vec::<(TaskId, Known)>::deserialize(from)?.into_iter().collect())
+    }
+}

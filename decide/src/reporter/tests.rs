@@ -1,0 +1,370 @@
+//! Constructed situations.
+
+use quartier_model::{
+    Bytes, Kind, Nanos, NodeId, Outcome, Pages, PerNode, Plan, Snapshot, Standing, Trigger, Why,
+};
+
+use super::world::{Process, SECOND, World, id, process, runs_on};
+use super::{Reporter, Settings, State};
+
+fn first_plan(world: &mut World) -> (Plan, Reporter) {
+    let mut reporter = world.reporter();
+    (world.step(&mut reporter), reporter)
+}
+
+fn why(plan: &Plan, process: usize) -> Why {
+    plan.left.iter().find(|left| left.process == id(process)).expect("it is left").why
+}
+
+#[test]
+fn a_thread_goes_to_its_memory_rather_than_its_memory_to_it() {
+    let mut world = World::new(4, 2, vec![process(&[(0, 256)], &[5])]);
+    let (plan, mut reporter) = first_plan(&mut world);
+    let step = &plan.steps[0];
+    assert_eq!((step.kind, step.pages, step.cost), (Kind::Gather, Pages::Stay, Nanos(0)));
+    assert_eq!(world.node_of(0, 0), NodeId(0));
+    let factors = &plan.factors[0];
+    // All of it is twice as far as local; half of nearly all of its running time is waiting for it.
+    assert_eq!(factors.remoteness, Some(1.0));
+    let intensity = factors.intensity.value();
+    // And it has that node's memory to itself already, so it is only the distance.
+    let crowded = factors.contention.unwrap();
+    let expected = (1.0 + intensity * (1.0 + crowded)) / (1.0 + intensity * crowded);
+    assert!((factors.speedup.unwrap() - expected).abs() < 1e-9, "{factors:?}");
+    assert_eq!(world.steps(&mut reporter, 60), [], "and stays there");
+}
+
+#[test]
+fn eight_on_one_node_are_spread_and_as_few_pages_move_as_can_be() {
+    let mut world = World::new(
+        4,
+        2,
+        (0..8).map(|at| process(&[(0, 100 + 10 * u64::from(at))], &[at])).collect(),
+    );
+    let mut reporter = world.reporter();
+    world.steps(&mut reporter, 60);
+    for at in 0..8 {
+        assert!(world.local_share(at) > 0.99, "process {at}");
+    }
+    // The two largest stay.
+    let least: u64 = (0..6).map(|at| 100 + 10 * at).sum();
+    assert_eq!(world.moved, Bytes::from_mib(least));
+}
+
+#[test]
+fn what_somebody_placed_is_left_alone_and_said_so() {
+    let standings = [Standing::AffinitySet, Standing::MemoryPolicySet, Standing::OptedOut];
+    let far = |standing| Process { standing, ..process(&[(0, 256)], &[7]) };
+    let mut world = World::new(4, 2, standings.map(far).to_vec());
+    world.processes.push(process(&[(1, 256)], &[6]));
+    let (plan, _) = first_plan(&mut world);
+    let moved: Vec<_> = plan.steps.iter().map(|step| step.process).collect();
+    assert_eq!(moved, [id(3)]);
+    for (at, standing) in standings.into_iter().enumerate() {
+        assert_eq!(why(&plan, at), Why::Standing(standing));
+    }
+}
+
+#[test]
+fn of_a_process_only_the_threads_are_held_that_nobody_placed() {
+    let mut world = World::new(4, 4, vec![process(&[(0, 512)], &[12, 13])]);
+    world.processes[0].threads[1].standing = Some(Standing::AffinitySet);
+    let (plan, _) = first_plan(&mut world);
+    let held: Vec<_> = plan.steps[0].threads.iter().map(|(thread, _)| thread.id).collect();
+    assert_eq!(held, [100]);
+}
+
+#[test]
+fn a_move_has_to_pay_within_the_life_that_can_be_expected() {
+    // Its node has no CPU free, so its pages would have to move: 25,600 of 2 µs, for half a CPU's worth.
+    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
+    let young = |age| Process { age: Nanos(age), ..process(&[(0, 100)], &[4]) };
+    for (age, is_moved) in [(SECOND / 50, false), (SECOND, true)] {
+        let mut world = World::new(4, 2, vec![busy(0), busy(1), young(age)]);
+        let (plan, _) = first_plan(&mut world);
+        assert_eq!(!plan.steps.is_empty(), is_moved, "{plan:?}");
+        if !is_moved {
+            assert!(matches!(why(&plan, 2), Why::PaysTooLate { after } if after.0 > age));
+        }
+    }
+    // Hardly running, with much memory: never.
+    let mut world = World::new(4, 2, vec![busy(0), busy(1), process(&[(0, 6000)], &[4])]);
+    world.processes[2].threads[0].ran_percent = 15;
+    let (plan, _) = first_plan(&mut world);
+    assert!(matches!(why(&plan, 2), Why::PaysTooLate { .. }), "{plan:?}");
+}
+
+#[test]
+fn who_waits_where_it_is_held_goes_where_a_cpu_is_idle() {
+    let held = |cpu: u32| {
+        let mut held = process(&[(0, 64)], &[cpu]);
+        held.threads[0].held_on = Some(NodeId(0));
+        (held.threads[0].ran_percent, held.threads[0].waited_percent) = (50, 50);
+        held
+    };
+    let mut world = World::new(4, 2, vec![held(0), held(0), held(1), held(1)]);
+    let snapshot = world.snapshot();
+    assert!(world.reporter().triggers(&snapshot).contains(&Trigger::Unbalanced));
+    let mut reporter = world.reporter();
+    world.steps(&mut reporter, 40);
+    let waited: u64 = world.processes.iter().map(|process| process.threads[0].waited_percent).sum();
+    assert_eq!(waited, 0, "nobody waits");
+    assert!((0..4).all(|at| world.local_share(at) > 0.99));
+}
+
+#[test]
+fn heavy_contenders_are_scattered_and_the_largest_stay() {
+    // Sixteen CPUs a node: nobody waits for a CPU, all have their memory beside them, on one node; and nine
+    // million misses a second, each 100 ns.
+    let heavy = |at: u32| Process {
+        misses_per_second: Some(9_000_000),
+        ..process(&[(0, 200 + 10 * u64::from(at))], &[at])
+    };
+    let all = (0..12).map(heavy).collect();
+    let mut world = World::new(4, 16, all);
+    let (plan, mut reporter) = first_plan(&mut world);
+    assert!(plan.triggers.contains(&Trigger::Contention));
+    assert!(plan.factors.iter().all(|factors| factors.contention.unwrap() > 0.1), "{plan:?}");
+    assert!(plan.steps.iter().all(|step| step.kind == Kind::Scatter));
+    world.steps(&mut reporter, 60);
+    let on = |node| (0..12).filter(|at| world.node_of(*at, 0) == NodeId(node)).count();
+    assert!(on(0) <= 9, "{:?}", [on(0), on(1), on(2), on(3)]);
+    assert!(world.node_of(11, 0) == NodeId(0), "the largest stays");
+    assert!((0..12).all(|at| world.local_share(at) > 0.99));
+}
+
+#[test]
+fn two_that_share_a_node_of_many_cpus_are_no_contenders() {
+    let mut world = World::new(4, 16, vec![process(&[(0, 256)], &[0]), process(&[(0, 256)], &[1])]);
+    let mut reporter = world.reporter();
+    assert_eq!(world.steps(&mut reporter, 60), []);
+}
+
+fn eight_threads(users_known: bool) -> World {
+    let mut big = process(&[(0, 512)], &[0, 1, 2, 3, 4, 5, 6, 7]);
+    for thread in &mut big.threads {
+        thread.touched = users_known.then(|| PerNode::from([(NodeId(0), 40)]));
+    }
+    World::new(4, 2, vec![big])
+}
+
+#[test]
+fn a_process_that_needs_more_than_a_node_is_split_if_it_is_known_who_uses_what() {
+    let mut world = eight_threads(true);
+    let (plan, mut reporter) = first_plan(&mut world);
+    let step = &plan.steps[0];
+    assert_eq!((step.kind, step.others), (Kind::Split, None));
+    // A quarter of the threads is where all of it is.
+    assert_eq!(step.pages, Pages::ToUsers { bytes: Bytes::from_mib(384) });
+    let mut per_node = [0; 4];
+    step.threads.iter().for_each(|(_, node)| per_node[node.unwrap().index()] += 1);
+    assert_eq!(per_node, [2; 4]);
+    assert_eq!(world.steps(&mut reporter, 60), []);
+
+    let (plan, _) = first_plan(&mut eight_threads(false));
+    assert_eq!((plan.steps, plan.left[0].why), (vec![], Why::UsersUnknown));
+}
+
+#[test]
+fn what_did_not_help_is_taken_back_and_remembered() {
+    // Its instructions do not become more, whatever the model says.
+    let stubborn = Process { instructions_per_second: Some(1_000), ..process(&[(0, 256)], &[5]) };
+    let mut world = World::new(4, 2, vec![stubborn]);
+    let mut reporter = world.reporter();
+    let kinds: Vec<_> = world.steps(&mut reporter, 300).iter().map(|step| step.kind).collect();
+    assert_eq!(kinds, [Kind::Gather, Kind::TakeBack]);
+    assert_eq!(world.processes[0].threads[0].held_on, None, "as before");
+    let again = world.steps(&mut reporter, 400).len();
+    assert!(again <= 2, "it is tried again after ten minutes, not before: {again}");
+}
+
+#[test]
+fn pages_that_would_not_move_are_no_help_either() {
+    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
+    let locked = Process { moves: false, ..process(&[(0, 256)], &[4]) };
+    let mut world = World::new(4, 2, vec![busy(0), busy(1), locked]);
+    let mut reporter = world.reporter();
+    let kinds: Vec<_> = world.steps(&mut reporter, 300).iter().map(|step| step.kind).collect();
+    assert_eq!(kinds, [Kind::Gather, Kind::TakeBack]);
+}
+
+#[test]
+fn the_administrators_pin_comes_first() {
+    let pinned = Process { pin: Some(NodeId(3)), ..process(&[(0, 64)], &[0, 1]) };
+    let other = process(&[(3, 512)], &[2]);
+    let mut world = World::new(4, 2, vec![other, pinned]);
+    let (plan, mut reporter) = first_plan(&mut world);
+    assert!(plan.triggers.contains(&Trigger::Pinned));
+    let step = plan.steps.iter().find(|step| step.process == id(1)).unwrap();
+    assert_eq!((step.kind, step.others), (Kind::Pin, Some(NodeId(3))));
+    world.steps(&mut reporter, 60);
+    assert_eq!((world.node_of(1, 0), world.node_of(1, 1)), (NodeId(3), NodeId(3)));
+}
+
+#[test]
+fn nobody_goes_where_there_is_no_room() {
+    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
+    let mut world = World::new(2, 2, vec![busy(0), busy(1), process(&[(0, 256)], &[2])]);
+    world.free_mib = 200;
+    let (plan, _) = first_plan(&mut world);
+    assert!(plan.steps.iter().all(|step| step.pages == Pages::Stay), "{plan:?}");
+}
+
+#[test]
+fn a_cpuset_is_kept() {
+    let cpus = Some("4-7".parse().unwrap());
+    let mut world = World::new(4, 2, vec![Process { cpus, ..process(&[(0, 64)], &[4]) }]);
+    let (plan, _) = first_plan(&mut world);
+    let nodes = plan.steps.iter().flat_map(|step| &step.threads).map(|(_, node)| node.unwrap());
+    assert!(nodes.into_iter().all(|node| node >= NodeId(2)), "{plan:?}");
+}
+
+#[test]
+fn what_is_unknown_is_said_and_nothing_is_made_up() {
+    let mut world = World::new(4, 2, vec![process(&[], &[5])]);
+    let (plan, _) = first_plan(&mut world);
+    assert_eq!((plan.steps.len(), why(&plan, 0)), (0, Why::MemoryUnknown));
+    assert_eq!(plan.factors[0].remoteness, None);
+    let nothing = Snapshot::default();
+    let mut reporter = world.reporter();
+    assert_eq!(reporter.triggers(&nothing), []);
+    assert_eq!(reporter.plan(vec![], &nothing), Plan::default());
+}
+
+#[test]
+fn what_cannot_be_mended_is_not_looked_at_all_the_time() {
+    let waits = |cpu| {
+        let mut waits = process(&[(0, 64)], &[cpu]);
+        waits.threads[0].held_on = Some(NodeId(0));
+        waits.cpus = Some("0-1".parse().unwrap());
+        (waits.threads[0].ran_percent, waits.threads[0].waited_percent) = (50, 50);
+        waits
+    };
+    let mut world = World::new(4, 2, vec![waits(0), waits(0), waits(1), waits(1)]);
+    let mut reporter = world.reporter();
+    let looked = (0..120).filter(|_| world.step(&mut reporter) != Plan::default()).count();
+    assert!((2..12).contains(&looked), "{looked} times in two minutes");
+}
+
+/// A log is lines of JSON; what is read from it gives the same plans, byte for byte.
+#[test]
+fn a_replay_gives_the_same_plans() {
+    let settings = Settings::default();
+    let all = (0..8).map(|at| process(&[(0, 99 + 13 * u64::from(at)), (1, 7)], &[at])).collect();
+    let mut world = World::new(4, 2, all);
+    let mut reporter = world.reporter();
+    let mut log: Vec<(String, String, Vec<Outcome>)> = Vec::new();
+    for _ in 0..40 {
+        world.at = Nanos(world.at.0 + SECOND);
+        let snapshot = world.snapshot();
+        let triggers = reporter.triggers(&snapshot);
+        if triggers.is_empty() {
+            continue;
+        }
+        let plan = reporter.plan(triggers, &snapshot);
+        let outcomes: Vec<_> =
+            plan.steps.iter().map(|step| world_outcome(&mut world, step)).collect();
+        outcomes.iter().for_each(|outcome| reporter.outcome(outcome));
+        log.push((json(&snapshot), json(&plan), outcomes));
+    }
+    assert!(log.len() > 1);
+    let mut state = State::default();
+    for (snapshot, plan, outcomes) in log {
+        // A new one each time, which knows what was written down and nothing else.
+        let mut reporter = Reporter::new(world.machine.clone(), settings.clone(), state);
+        let snapshot: Snapshot = serde_json::from_str(&snapshot).unwrap();
+        let was: Plan = serde_json::from_str(&plan).unwrap();
+        assert_eq!(json(&reporter.plan(was.triggers, &snapshot)), plan);
+        outcomes.iter().for_each(|outcome| reporter.outcome(outcome));
+        state = serde_json::from_str(&json(reporter.state())).unwrap();
+    }
+}
+
+fn world_outcome(world: &mut World, step: &quartier_model::Step) -> Outcome {
+    let outcome = world.carry_out(step);
+    world.share_cpus();
+    outcome
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap()
+}
+
+mod random {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_process() -> impl Strategy<Value = Process> {
+        let memory = proptest::collection::btree_map(0..4u32, 1..400u64, 0..3);
+        let threads = proptest::collection::vec((0..16u32, 0..=100u64, any::<bool>()), 1..6);
+        let standing = prop_oneof![
+            4 => Just(Standing::Free),
+            1 => Just(Standing::AffinitySet),
+            1 => Just(Standing::OptedOut)
+        ];
+        (memory, threads, standing, 0..100u64).prop_map(|(mib_on, threads, standing, age)| {
+            let threads = threads.into_iter().map(|(cpu, ran_percent, touches)| {
+                super::super::world::Thread {
+                    ran_percent,
+                    waited_percent: (100 - ran_percent) / 2,
+                    touched: touches.then(|| PerNode::from([(NodeId(cpu % 4), 50)])),
+                    ..runs_on(cpu)
+                }
+            });
+            let age = Nanos(age * SECOND);
+            Process { mib_on, threads: threads.collect(), standing, age, ..process(&[], &[]) }
+        })
+    }
+
+    proptest! {
+        /// It comes to rest, moves nothing that is not its to move, and nobody twice to no end.
+        #[test]
+        fn any_machine_comes_to_rest(
+            processes in proptest::collection::vec(any_process(), 0..12),
+            free_mib in 0..2000u64,
+        ) {
+            let mut world = World::new(4, 4, processes);
+            world.free_mib = free_mib;
+            let mut reporter = world.reporter();
+            let mut moved = vec![0; world.processes.len()];
+            for _ in 0..200 {
+                let plan = world.step(&mut reporter);
+                for step in &plan.steps {
+                    let at = step.process.id as usize / 100 - 1;
+                    moved[at] += 1;
+                    prop_assert_eq!(world.processes[at].standing, Standing::Free);
+                }
+            }
+            for (at, times) in moved.iter().enumerate() {
+                prop_assert!(*times <= 6, "process {} was moved {} times", at, times);
+            }
+        }
+
+        /// Single threads that use much memory, as many as there are CPUs at most, in the worst places.
+        #[test]
+        fn few_more_pages_move_than_must(
+            memory in proptest::collection::vec((0..4u32, 64..400u64), 1..8),
+        ) {
+            let all = memory.iter().enumerate();
+            let elsewhere = |at: usize, node: u32| (node + 1) % 4 * 2 + at as u32 % 2;
+            let all = all.map(|(at, (node, mib))| process(&[(*node, *mib)], &[elsewhere(at, *node)]));
+            let all = all.collect();
+            let mut world = World::new(4, 2, all);
+            let mut reporter = world.reporter();
+            world.steps(&mut reporter, 60);
+            for at in 0..memory.len() {
+                prop_assert!(world.local_share(at) > 0.99, "process {}", at);
+            }
+            // Two CPUs a node: whoever is third or later on a node has to go, the smallest of them.
+            let mut least = 0;
+            for node in 0..4 {
+                let mut there: Vec<_> =
+                    memory.iter().filter(|(at, _)| *at == node).map(|(_, mib)| *mib).collect();
+                there.sort_unstable();
+                there.reverse();
+                least += there.iter().skip(2).sum::<u64>();
+            }
+            prop_assert!(world.moved.0 * 10 <= Bytes::from_mib(least).0 * 13, "{} {}", world.moved, least);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What makes the Reporter look (UNAS, algorithm 2, line 4: load is unbalanced, the behaviour of processes
+//! has changed, or a powerful core is idle).
+
+use quartier_model::{CpuId, Machine, NodeId, Snapshot, Standing, Trigger};
+use serde::{Deserialize, Serialize};
+
+use super::State;
+use super::plan::Sight;
+use super::terms::Terms;
+
+/// A thread that waits for this part of the time, while a CPU elsewhere is this idle.
+const WAITING_MIN: f64 = 0.2;
+const IDLE_MIN: f64 = 0.5;
+/// A node's pressure above what it bears that is worth a look.
+const EXCESS_MIN: f64 = 0.1;
+
+/// How a process behaves, as far as its place goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signature {
+    nr_active: u32,
+    resident_mib: u64,
+    home: Option<NodeId>,
+    remoteness: Option<f64>,
+}
+
+impl Signature {
+    pub fn of(machine: &Machine, process: &Terms<'_>) -> Self {
+        Self {
+            nr_active: process.active().count() as u32,
+            resident_mib: process.resident.0 >> 20,
+            home: process.home(),
+            remoteness: process.remoteness(machine),
+        }
+    }
+
+    /// Whether it differs enough to think again.
+    fn is_other_than(&self, before: &Self) -> bool {
+        let differs = |a: f64, b: f64, least: f64| (a - b).abs() > least;
+        let grown = |a: u64, b: u64| differs(a as f64, b as f64, 4.0 + 0.25 * b as f64);
+        let farther = match (self.remoteness, before.remoteness) {
+            (Some(now), Some(before)) => differs(now, before, 0.1),
+            (now, before) => now.is_some() != before.is_some(),
+        };
+        let active = (u64::from(self.nr_active), u64::from(before.nr_active));
+        let more = active.0.abs_diff(active.1) > active.1 / 4;
+        self.home != before.home || farther || more || grown(self.resident_mib, before.resident_mib)
+    }
+}
+
+/// All that hold.
+pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
+    let Sight { machine, snapshot, all, .. } = sight;
+    let is_quiet = snapshot.at < state.quiet_until;
+    let is_due = |process: &Terms<'_>| {
+        state.processes.get(&process.id()).is_some_and(|known| known.is_due(snapshot.at))
+    };
+    let holds = [
+        (Trigger::Unbalanced, !is_quiet && is_unbalanced(machine, snapshot, all)),
+        (Trigger::Changed, all.iter().any(|process| has_changed(machine, process, state))),
+        (Trigger::Contention, !is_quiet && sight.pressure.excess_max() > EXCESS_MIN),
+        (Trigger::Pinned, all.iter().any(is_pinned_elsewhere)),
+        (Trigger::Due, all.iter().any(is_due)),
+    ];
+    holds.into_iter().filter(|(_, holds)| *holds).map(|(trigger, _)| trigger).collect()
+}
+
+fn is_placeable(process: &Terms<'_>) -> bool {
+    process.seen.standing == Standing::Free
+}
+
+fn is_unbalanced(machine: &Machine, snapshot: &Snapshot, all: &[Terms<'_>]) -> bool {
+    let idle_elsewhere = |node: NodeId| {
+        snapshot.cpus_busy.iter().enumerate().any(|(cpu, busy)| {
+            let cpu = &machine.cpus()[CpuId(cpu as u32).index()];
+            let is_idle =
+                busy.is_some_and(|busy| (busy.0 as f64) < IDLE_MIN * snapshot.window.0 as f64);
+            is_idle && cpu.node != Some(node) && snapshot.cpus.contains(cpu.os_id.0)
+        })
+    };
+    let waits = all.iter().filter(|process| is_placeable(process)).flat_map(Terms::to_place);
+    let mut waits = waits.filter(|thread| thread.waiting >= WAITING_MIN);
+    waits.any(|thread| thread.at.iter().any(|(node, _)| idle_elsewhere(*node)))
+}
+
+fn has_changed(machine: &Machine, process: &Terms<'_>, state: &State) -> bool {
+    if !is_placeable(process) || process.to_place().next().is_none() {
+        return false;
+    }
+    let known = state.processes.get(&process.id());
+    let before = known.and_then(|known| known.signature.as_ref());
+    before.is_none_or(|before| Signature::of(machine, process).is_other_than(before))
+}
+
+fn is_pinned_elsewhere(process: &Terms<'_>) -> bool {
+    is_placeable(process)
+        && process.seen.pin.is_some_and(|pin| {
+            process.seen.free_threads().any(|thread| thread.held_on != Some(pin))
+        })
+}

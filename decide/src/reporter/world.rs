@@ -1,0 +1,255 @@
+//! A made-up machine with made-up tasks, for tests: plans are carried out in it.
+
+use std::collections::BTreeMap;
+
+use quartier_model::{
+    Bytes, CpuId, CpuList, Machine, Nanos, NodeId, NodeSeen, Outcome, Pages, PerNode, Plan,
+    ProcessSeen, Snapshot, Standing, Step, SyntheticSpec, TaskId, ThreadSeen,
+};
+
+use super::{Reporter, Settings, State};
+
+pub const SECOND: u64 = 1_000_000_000;
+
+/// A thread that always could run.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pub cpu: u32,
+    pub held_on: Option<NodeId>,
+    /// Of the time.
+    pub ran_percent: u64,
+    pub waited_percent: u64,
+    pub touched: Option<PerNode>,
+    pub standing: Option<Standing>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Process {
+    pub mib_on: BTreeMap<u32, u64>,
+    pub threads: Vec<Thread>,
+    pub standing: Standing,
+    pub age: Nanos,
+    pub pin: Option<NodeId>,
+    pub cpus: Option<CpuList>,
+    pub instructions_per_second: Option<u64>,
+    pub misses_per_second: Option<u64>,
+    /// Whether its memory moves when it is asked to.
+    pub moves: bool,
+    pub before: Option<BTreeMap<u32, u64>>,
+}
+
+pub struct World {
+    pub machine: Machine,
+    pub processes: Vec<Process>,
+    pub free_mib: u64,
+    pub at: Nanos,
+    pub moved: Bytes,
+}
+
+/// A thread that runs all the time.
+pub fn runs_on(cpu: u32) -> Thread {
+    Thread {
+        cpu,
+        held_on: None,
+        ran_percent: 100,
+        waited_percent: 0,
+        touched: None,
+        standing: None,
+    }
+}
+
+/// A process of such threads, an hour old.
+pub fn process(mib_on: &[(u32, u64)], cpus: &[u32]) -> Process {
+    Process {
+        mib_on: mib_on.iter().copied().collect(),
+        threads: cpus.iter().map(|cpu| runs_on(*cpu)).collect(),
+        standing: Standing::Free,
+        age: Nanos(3600 * SECOND),
+        pin: None,
+        cpus: None,
+        instructions_per_second: None,
+        misses_per_second: None,
+        moves: true,
+        before: None,
+    }
+}
+
+pub fn id(at: usize) -> TaskId {
+    TaskId { id: 100 * (at as u32 + 1), start_ticks: 1 }
+}
+
+pub fn thread_id(at: usize, thread: usize) -> TaskId {
+    TaskId { id: id(at).id + thread as u32, start_ticks: 1 }
+}
+
+impl World {
+    pub fn new(nodes: usize, cpus_per_node: u32, processes: Vec<Process>) -> Self {
+        let machine = SyntheticSpec::uniform(nodes, cpus_per_node).machine().unwrap();
+        Self { machine, processes, free_mib: 8192, at: Nanos(0), moved: Bytes(0) }
+    }
+
+    pub fn reporter(&self) -> Reporter {
+        Reporter::new(self.machine.clone(), Settings::default(), State::default())
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        let mut cpus_busy = vec![Some(Nanos(0)); self.machine.cpus().len()];
+        for thread in self.processes.iter().flat_map(|process| &process.threads) {
+            let busy = cpus_busy[thread.cpu as usize].as_mut().unwrap();
+            *busy = Nanos((busy.0 + thread.ran_percent * SECOND / 100).min(SECOND));
+        }
+        let node = NodeSeen { free: Some(Bytes::from_mib(self.free_mib)), free_blocks: vec![] };
+        Snapshot {
+            at: self.at,
+            window: Nanos(SECOND),
+            cpus: self.machine.cpus().iter().map(|cpu| cpu.os_id.0).collect(),
+            cpus_busy,
+            nodes: vec![node; self.machine.nodes().len()],
+            processes: (0..self.processes.len()).map(|at| self.seen(at)).collect(),
+        }
+    }
+
+    fn seen(&self, at: usize) -> ProcessSeen {
+        let process = &self.processes[at];
+        let mib: u64 = process.mib_on.values().sum();
+        let sampled = |(node, mib): (&u32, &u64)| (NodeId(*node), *mib);
+        ProcessSeen {
+            id: id(at),
+            name: format!("p{at}"),
+            age: process.age,
+            standing: process.standing,
+            pin: process.pin,
+            cpus: process.cpus.clone(),
+            mems: None,
+            resident: Some(Bytes::from_mib(mib)),
+            working_set: None,
+            sample: Some(process.mib_on.iter().map(sampled).collect()),
+            threads: (0..process.threads.len())
+                .map(|thread| self.thread_seen(at, thread))
+                .collect(),
+        }
+    }
+
+    fn thread_seen(&self, at: usize, index: usize) -> ThreadSeen {
+        let process = &self.processes[at];
+        let thread = &process.threads[index];
+        let node = self.machine.cpus()[thread.cpu as usize].node.unwrap();
+        ThreadSeen {
+            id: thread_id(at, index),
+            ran: Nanos(thread.ran_percent * SECOND / 100),
+            waited: Nanos(thread.waited_percent * SECOND / 100),
+            cpu: Some(CpuId(thread.cpu)),
+            found_on: PerNode::from([(node, 5)]),
+            held_on: thread.held_on,
+            standing: thread.standing,
+            touched: thread.touched.clone(),
+            llc_misses: process.misses_per_second,
+            instructions: process.instructions_per_second,
+        }
+    }
+
+    /// A second passes; what the Reporter wants is done.
+    pub fn step(&mut self, reporter: &mut Reporter) -> Plan {
+        self.at = Nanos(self.at.0 + SECOND);
+        let snapshot = self.snapshot();
+        let triggers = reporter.triggers(&snapshot);
+        if triggers.is_empty() {
+            return Plan::default();
+        }
+        let plan = reporter.plan(triggers, &snapshot);
+        for step in &plan.steps {
+            reporter.outcome(&self.carry_out(step));
+        }
+        self.share_cpus();
+        plan
+    }
+
+    /// So many seconds; all steps that were made.
+    pub fn steps(&mut self, reporter: &mut Reporter, seconds: usize) -> Vec<Step> {
+        (0..seconds).flat_map(|_| self.step(reporter).steps).collect()
+    }
+
+    pub fn carry_out(&mut self, step: &Step) -> Outcome {
+        let at = step.process.id as usize / 100 - 1;
+        let process = &mut self.processes[at];
+        for (thread, node) in &step.threads {
+            process.threads[thread.id as usize % 100].held_on = *node;
+        }
+        let before = process.mib_on.clone();
+        match step.pages {
+            Pages::Stay => {}
+            Pages::Back => process.mib_on = process.before.take().expect("it was moved before"),
+            _ if !process.moves => {}
+            Pages::To { node, .. } => {
+                process.mib_on = [(node.0, before.values().sum())].into();
+            }
+            Pages::ToUsers { .. } => {
+                let part = before.values().sum::<u64>() / process.threads.len() as u64;
+                process.mib_on.clear();
+                for thread in &mut process.threads {
+                    let node = thread.held_on.unwrap();
+                    *process.mib_on.entry(node.0).or_default() += part;
+                    thread.touched = Some(PerNode::from([(node, 100)]));
+                }
+            }
+        }
+        let here = |node: &u32| process.mib_on.get(node).copied().unwrap_or(0);
+        let gone = before.iter().map(|(node, mib)| mib.saturating_sub(here(node))).sum();
+        process.before.get_or_insert(before);
+        let moved = Bytes::from_mib(gone);
+        self.moved = self.moved + moved;
+        Outcome {
+            at: self.at,
+            process: step.process,
+            threads_held: step.threads.len() as u32,
+            threads_left: 0,
+            moved,
+            stayed: Bytes(0),
+            refusal: None,
+        }
+    }
+
+    /// As a kernel would: whoever is held goes to the CPU of the node with fewest; then whoever shares a CPU and is
+    /// not held goes to an idle one.
+    pub fn share_cpus(&mut self) {
+        let mut load = vec![0u64; self.machine.cpus().len()];
+        for is_held in [true, false] {
+            for thread in self.processes.iter_mut().flat_map(|process| &mut process.threads) {
+                if thread.held_on.is_some() != is_held {
+                    continue;
+                }
+                let may = |cpu: &CpuId| {
+                    let node = self.machine.cpus()[cpu.index()].node;
+                    thread.held_on.is_none() || thread.held_on == node
+                };
+                let stays = |cpu: &CpuId| u32::from(cpu.0 != thread.cpu);
+                let cpus = self.machine.cpu_ids().filter(may);
+                let best = cpus.min_by_key(|cpu| (load[cpu.index()], stays(cpu))).unwrap();
+                thread.cpu = best.0;
+                load[best.index()] += 1;
+            }
+        }
+        for thread in self.processes.iter_mut().flat_map(|process| &mut process.threads) {
+            let sharers = load[thread.cpu as usize];
+            thread.ran_percent = 100 / sharers;
+            thread.waited_percent = 100 - 100 / sharers;
+        }
+    }
+
+    pub fn node_of(&self, process: usize, thread: usize) -> NodeId {
+        let cpu = self.processes[process].threads[thread].cpu;
+        self.machine.cpus()[cpu as usize].node.unwrap()
+    }
+
+    /// The part of the pages that is on the nodes of its threads.
+    pub fn local_share(&self, process: usize) -> f64 {
+        let all = &self.processes[process];
+        let local: u64 = all
+            .threads
+            .iter()
+            .enumerate()
+            .map(|(at, _)| all.mib_on.get(&self.node_of(process, at).0).copied().unwrap_or(0))
+            .sum();
+        local as f64 / all.mib_on.values().sum::<u64>() as f64 / all.threads.len() as f64
+    }
+}
