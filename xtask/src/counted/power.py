@@ -4,8 +4,9 @@
 
 One thread fills the matrix; every product is computed in all threads, each on its own rows. With
 `by-hand` the program binds the rows of thread i of n to node i * nodes / n before it fills them, as
-somebody would who knows how OpenBLAS divides them, and who binds its threads (OMP_PLACES). What it
-computed is printed, and added to results.txt if that may be written.
+somebody would who knows how OpenBLAS divides them. OpenMP binds its threads itself (OMP_PLACES); threads
+that are there already, as OpenBLAS makes them without OpenMP, are bound to CPU i. What it computed is
+printed, and added to results.txt if that may be written.
 """
 
 import ctypes
@@ -33,6 +34,13 @@ def bind(array):
             sys.exit(f"mbind: {os.strerror(ctypes.get_errno())}")
 
 
+def pin():
+    threads = sorted(int(thread) for thread in os.listdir("/proc/self/task"))
+    if len(threads) > 1:
+        for cpu, thread in enumerate(threads):
+            os.sched_setaffinity(thread, [cpu])
+
+
 def as_long(argument):
     return ctypes.c_long(argument) if isinstance(argument, int) else argument
 
@@ -42,6 +50,7 @@ def main():
     matrix = numpy.empty((size, size))
     if "by-hand" in sys.argv:
         bind(matrix)
+        pin()
     numpy.random.default_rng(1).random(out=matrix)
     vector = numpy.ones(size)
     for _ in range(rounds):

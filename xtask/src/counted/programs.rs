@@ -63,6 +63,11 @@ const POWER_BY_HAND: (&str, &str) = (
     "LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/openblas-openmp OMP_NUM_THREADS=8 \
      OMP_PLACES=cores OMP_PROC_BIND=close exec /usr/bin/python3 power.py \"$@\" by-hand\n",
 );
+const POWER_PTHREADS_BY_HAND: (&str, &str) = (
+    "power-by-hand.sh",
+    "LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/openblas-pthread OPENBLAS_NUM_THREADS=8 \
+     exec /usr/bin/python3 power.py \"$@\" by-hand\n",
+);
 const POWER_PTHREADS: (&str, &str) = (
     "power.sh",
     "LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/openblas-pthread OPENBLAS_NUM_THREADS=8 \
@@ -103,11 +108,11 @@ pub const PROGRAMS: [Program; 6] = [
     Program {
         name: "numpy-pthreads",
         data: Data::PrivateParts,
-        files: &[POWER, POWER_PTHREADS],
+        files: &[POWER, POWER_PTHREADS, POWER_PTHREADS_BY_HAND],
         prepare: &[],
         command: "sh power.sh 2560 80",
         hand: WITHOUT_OPENMP,
-        hand_instead: None,
+        hand_instead: Some("sh power-by-hand.sh 2560 80"),
         policies: None,
     },
     Program {
