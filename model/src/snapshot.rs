@@ -53,6 +53,9 @@ pub struct Snapshot {
 pub struct NodeSeen {
     /// Free memory.
     pub free: Option<Bytes>,
+    /// Page cache that nobody used lately, which makes room when it is needed (`Inactive(file)`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaimable: Option<Bytes>,
     /// Free blocks of 2ⁿ pages, by n; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub free_blocks: Vec<u64>,

@@ -25,6 +25,7 @@ mod machine;
 mod nodes;
 mod parse;
 mod process;
+pub mod tasks;
 mod thread;
 
 pub use error::{Error, Result, json_complaint};

@@ -51,6 +51,14 @@ impl Host {
         self.parse(&format!("{DIR}/possible"), NODE_LIST, node_list)
     }
 
+    /// Free memory of a node, now, and page cache that nobody used lately; `None` where the kernel does not say.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn room_of(&self, node: NodeOsId) -> Result<(Option<Bytes>, Option<Bytes>)> {
+        Ok((self.free_memory(node)?, self.node_meminfo(node, "Inactive(file)")?))
+    }
+
     /// Free memory of a node, now; `None` where the kernel does not say.
     ///
     /// # Errors

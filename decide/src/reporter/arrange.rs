@@ -53,8 +53,12 @@ pub struct Arrangement<'a> {
 impl<'a> Arrangement<'a> {
     /// An empty machine. `fair` is the pressure of all processes together, shared out evenly.
     pub fn new(machine: &'a Machine, tree: &'a Tree, snapshot: &'a Snapshot, fair: f64) -> Self {
-        let free = |node: NodeId| snapshot.nodes.get(node.index())?.free;
-        let room = machine.node_ids().map(|node| Some((free(node)? - FREE_MIN).0)).collect();
+        // Half of the page cache that nobody uses: what needs it may need it again.
+        let room = |node: NodeId| {
+            let seen = snapshot.nodes.get(node.index())?;
+            Some((seen.free? + Bytes(seen.reclaimable.unwrap_or_default().0 / 2) - FREE_MIN).0)
+        };
+        let room = machine.node_ids().map(room).collect();
         let pressure = Pressure::none(machine, snapshot);
         Self { machine, tree, snapshot, threads: tree.new_threads(), room, pressure, fair }
     }

@@ -98,7 +98,8 @@ impl World {
             let busy = cpus_busy[thread.cpu as usize].as_mut().unwrap();
             *busy = Nanos((busy.0 + thread.ran_percent * SECOND / 100).min(SECOND));
         }
-        let node = NodeSeen { free: Some(Bytes::from_mib(self.free_mib)), free_blocks: vec![] };
+        let free = Some(Bytes::from_mib(self.free_mib));
+        let node = NodeSeen { free, ..NodeSeen::default() };
         Snapshot {
             at: self.at,
             window: Nanos(SECOND),

@@ -1,0 +1,309 @@
+//! The Monitor (UNAS, algorithm 1): what every task of a machine does, period after period.
+//!
+//! What it costs is bounded. Threads that run or wait are looked at in every period, through files that stay
+//! open; processes that do neither, every five seconds, and their threads only when the process has used
+//! CPU time that no known thread explains. Lists of mappings are read, and pages asked for, only as far as
+//! a small part of the time goes.
+
+mod files;
+mod pages;
+mod process;
+mod rules;
+mod standing;
+mod stat;
+mod thread;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use quartier_model::{CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Snapshot, TaskId};
+
+use crate::{CpuTimes, Host, Result, parse};
+use files::Files;
+use pages::Random;
+use process::{Look, Process};
+pub use rules::{Pin, Rules, Who};
+use thread::PERIODS;
+
+const SECOND: u64 = 1_000_000_000;
+/// A tick of the kernel's interfaces (`USER_HZ`, 100 on every architecture that Debian has).
+const NANOS_PER_TICK: u64 = SECOND / 100;
+/// Which processes there are, and what CPUs and nodes do, is asked this often.
+const LOOK_AROUND: Nanos = Nanos(SECOND);
+/// The CPU time of a process that runs, and of one that does not.
+const LOOK_AT_BUSY: Nanos = Nanos(SECOND);
+const LOOK_AT_IDLE: Nanos = Nanos(5 * SECOND);
+/// Affinities, policies, cpusets and rules.
+const LOOK_AT_STANDING: Nanos = Nanos(5 * SECOND);
+/// A list of mappings is used for so long.
+const MAPPINGS_LAST: Nanos = Nanos(10 * SECOND);
+/// A thread's CPU is asked for in one of so many periods.
+const TURNS: usize = 5;
+/// Reading lists of mappings, and asking for pages, takes one part in so many of the time.
+const PART_FOR_MAPPINGS: u32 = 1000;
+const PART_FOR_SAMPLES: u32 = 500;
+
+/// It is not permitted to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied;
+
+/// What the kernel says through system calls rather than files, and what we did to tasks ourselves.
+pub trait Kernel {
+    /// The CPUs that a thread may run on; `None` when it has ended.
+    fn affinity(&self, tid: u32) -> Option<CpuList>;
+
+    /// The node of each of a process's pages; `None` for one that is not resident.
+    ///
+    /// # Errors
+    /// When it is not permitted, or the process has ended.
+    fn nodes_of(
+        &self,
+        pid: u32,
+        addresses: &[u64],
+        nodes: &mut Vec<Option<NodeOsId>>,
+    ) -> std::result::Result<(), Denied>;
+
+    /// The node that we hold a thread on.
+    fn held_on(&self, thread: TaskId) -> Option<NodeId>;
+
+    /// Whether an affinity of a thread is what we set.
+    fn is_ours(&self, thread: TaskId, affinity: &CpuList) -> bool;
+}
+
+/// Watches the tasks of one machine.
+#[derive(Debug)]
+pub struct Monitor {
+    host: Host,
+    files: Files,
+    machine: Machine,
+    rules: Rules,
+    processes: BTreeMap<u32, Process>,
+    around: Around,
+    /// When it looked, the newest last.
+    looked: VecDeque<Nanos>,
+    turn: usize,
+    mappings: Budget,
+    samples: Budget,
+    random: Random,
+    /// Files that may be kept open.
+    descriptors_max: usize,
+}
+
+/// What CPUs and nodes did.
+#[derive(Debug, Default)]
+struct Around {
+    next: Nanos,
+    online: CpuList,
+    placeable: CpuList,
+    times: BTreeMap<quartier_model::CpuOsId, CpuTimes>,
+    cpus_busy: Vec<Option<Nanos>>,
+    nodes: Vec<NodeSeen>,
+    /// Since the machine was started.
+    uptime: Option<Nanos>,
+    asked: Nanos,
+}
+
+/// Something that may take one part in so many of the time.
+#[derive(Debug)]
+struct Budget {
+    part: u32,
+    next: Nanos,
+}
+
+impl Budget {
+    fn of(part: u32) -> Self {
+        Self { part, next: Nanos(0) }
+    }
+
+    fn spend(&mut self, at: Nanos, took: Duration) {
+        let pause = took.as_nanos().saturating_mul(u128::from(self.part));
+        self.next = self.next.max(at) + Nanos(pause.try_into().unwrap_or(u64::MAX));
+    }
+}
+
+impl Monitor {
+    /// Of the machine below a root, which is `/` but in tests.
+    #[must_use]
+    pub fn new(root: &Path, machine: Machine, rules: Rules, descriptors_max: usize) -> Self {
+        let is_live = root == Path::new("/");
+        Self {
+            host: if is_live { Host::live() } else { Host::at(root, "monitored") },
+            files: Files::below(root),
+            machine,
+            rules,
+            processes: BTreeMap::new(),
+            around: Around::default(),
+            looked: VecDeque::new(),
+            turn: 0,
+            mappings: Budget::of(PART_FOR_MAPPINGS),
+            samples: Budget::of(PART_FOR_SAMPLES),
+            random: Random(0),
+            descriptors_max,
+        }
+    }
+
+    /// Other rules from now on.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// How many processes are watched, the kernel's threads not among them.
+    #[must_use]
+    pub fn nr_processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Looks once, `at` being the time since the Monitor began.
+    ///
+    /// # Errors
+    /// When what the whole machine does cannot be read. What cannot be read of a task is unknown.
+    pub fn look(&mut self, at: Nanos, kernel: &dyn Kernel) -> Result<Snapshot> {
+        self.turn = (self.turn + 1) % TURNS;
+        if at >= self.around.next {
+            self.around.look(&self.host, &self.machine, at)?;
+            self.take_census();
+        }
+        while self.looked.len() > PERIODS {
+            self.looked.pop_front();
+        }
+        self.looked.push_back(at);
+        let mut open: usize = self.processes.values().map(Process::nr_open).sum();
+        let turn = self.turn;
+        let (machine, rules, around) = (&self.machine, &self.rules, &self.around);
+        let mut look = Look {
+            files: &mut self.files,
+            machine,
+            rules,
+            kernel,
+            online: &around.online,
+            at,
+            may_open: false,
+        };
+        let max = self.descriptors_max;
+        self.processes.retain(|_, process| {
+            open -= process.nr_open();
+            look.may_open = open < max;
+            let is_there = process.look(&mut look);
+            open += process.nr_open();
+            if is_there {
+                process.locate(&mut look, turn, TURNS);
+                process.ask_standing(&mut look);
+            }
+            is_there
+        });
+        self.look_at_pages(at, kernel);
+        Ok(self.snapshot(at, kernel))
+    }
+
+    fn take_census(&mut self) {
+        let mut pids = Vec::new();
+        self.files.numbers("proc", &mut pids);
+        for pid in pids {
+            if !self.processes.contains_key(&pid)
+                && let Some(process) = Process::new(&mut self.files, pid)
+            {
+                self.processes.insert(pid, process);
+            }
+        }
+    }
+
+    /// Mappings and samples, of those first that have waited longest, as far as the budgets go.
+    fn look_at_pages(&mut self, at: Nanos, kernel: &dyn Kernel) {
+        let mut look = Look {
+            files: &mut self.files,
+            machine: &self.machine,
+            rules: &self.rules,
+            kernel,
+            online: &self.around.online,
+            at,
+            may_open: false,
+        };
+        let mut busy: Vec<_> =
+            self.processes.values_mut().filter(|process| process.is_busy()).collect();
+        busy.sort_by_key(|process| process.mapped());
+        for process in &mut busy {
+            let is_old = process.mapped().is_none_or(|mapped| at >= mapped + MAPPINGS_LAST);
+            if !is_old || at < self.mappings.next {
+                break;
+            }
+            let began = Instant::now();
+            process.read_mappings(&mut look);
+            self.mappings.spend(at, began.elapsed());
+        }
+        busy.sort_by_key(|process| process.sample.taken);
+        for process in busy {
+            let is_old = process.sample.taken.is_none_or(|taken| at >= taken + LOOK_AROUND);
+            if !is_old || at < self.samples.next {
+                break;
+            }
+            let began = Instant::now();
+            process.take_sample(&mut look, &mut self.random);
+            self.samples.spend(at, began.elapsed());
+        }
+    }
+
+    fn snapshot(&self, at: Nanos, kernel: &dyn Kernel) -> Snapshot {
+        let uptime = self.around.uptime.map(|uptime| uptime + (at - self.around.asked));
+        let age = |id: TaskId| {
+            let began = Nanos(id.start_ticks.saturating_mul(NANOS_PER_TICK));
+            uptime.map_or(Nanos(0), |uptime| uptime - began)
+        };
+        let seen = |process: &Process| process.seen(&self.machine, kernel, age(process.id));
+        Snapshot {
+            at,
+            window: at - self.looked.front().copied().unwrap_or(at),
+            cpus: self.around.placeable.clone(),
+            cpus_busy: self.around.cpus_busy.clone(),
+            nodes: self.around.nodes.clone(),
+            processes: self.processes.values().filter_map(seen).collect(),
+        }
+    }
+}
+
+impl Around {
+    fn look(&mut self, host: &Host, machine: &Machine, at: Nanos) -> Result<()> {
+        let window = at - self.asked;
+        (self.asked, self.next) = (at, at + LOOK_AROUND);
+        self.online = host.online_cpus()?;
+        let isolated = host.isolated_cpus()?;
+        self.placeable = self.online.iter().filter(|cpu| !isolated.contains(*cpu)).collect();
+        let before = std::mem::replace(&mut self.times, host.cpu_times()?);
+        let busy = |cpu: &quartier_model::Cpu| {
+            let (before, now) = (before.get(&cpu.os_id)?, self.times.get(&cpu.os_id)?);
+            let ticks = now.busy_ticks.saturating_sub(before.busy_ticks);
+            // Of one window of a task, whatever time has passed since.
+            let total = now.total_ticks.saturating_sub(before.total_ticks);
+            let nanos = u128::from(ticks) * u128::from(window.0) / u128::from(total.max(1));
+            self.online.contains(cpu.os_id.0).then_some(Nanos(nanos as u64))
+        };
+        self.cpus_busy = machine.cpus().iter().map(busy).collect();
+        let blocks = host.free_blocks()?;
+        let node = |node: &quartier_model::Node| {
+            let (free, reclaimable) = host.room_of(node.os_id)?;
+            let free_blocks = blocks.get(&node.os_id).cloned().unwrap_or_default();
+            Ok(NodeSeen { free, reclaimable, free_blocks })
+        };
+        self.nodes = machine.nodes().iter().map(node).collect::<Result<_>>()?;
+        self.uptime = host.uptime()?;
+        Ok(())
+    }
+}
+
+impl Host {
+    /// How long ago the machine was started; `None` without `proc/uptime`.
+    fn uptime(&self) -> Result<Option<Nanos>> {
+        self.parse("proc/uptime", "seconds", |text| {
+            let (seconds, hundredths) = text.split_whitespace().next()?.split_once('.')?;
+            let seconds: u64 = seconds.parse().ok()?;
+            let hundredths: u64 = hundredths.parse().ok().filter(|hundredths| *hundredths < 100)?;
+            Some(Nanos(seconds.checked_mul(SECOND)?.checked_add(hundredths * NANOS_PER_TICK)?))
+        })
+    }
+
+    fn online_cpus(&self) -> Result<CpuList> {
+        const PATH: &str = "sys/devices/system/cpu/online";
+        let list = self.parse(PATH, "a list of CPUs", parse::list)?;
+        list.ok_or_else(|| self.missing(PATH, "is /sys mounted there?"))
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a process's own pages lie, from a sample: the mappings that can hold any, and addresses in
+//! them.
+
+/// Bytes of a base page.
+pub const PAGE: u64 = 4096;
+
+/// The mappings of a process that hold pages of its own: private, without a file, and not
+/// inaccessible.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mappings {
+    /// First page, and how many pages all mappings before it have.
+    ranges: Vec<(u64, u64)>,
+    nr_pages: u64,
+}
+
+impl Mappings {
+    /// From `proc/PID/maps` (proc(5)). What is no line of it is left out.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut mappings = Self::default();
+        for line in text.split(|byte| *byte == b'\n') {
+            if let Some((start, end)) = own_range(line) {
+                mappings.ranges.push((start / PAGE, mappings.nr_pages));
+                mappings.nr_pages += (end - start) / PAGE;
+            }
+        }
+        mappings
+    }
+
+    /// So many addresses of pages, spread evenly with a random offset each, in rising order.
+    pub fn pick(&self, nr: u64, random: &mut Random, into: &mut Vec<u64>) {
+        into.clear();
+        if self.nr_pages == 0 || nr == 0 {
+            return;
+        }
+        let nr = nr.min(self.nr_pages);
+        let step = self.nr_pages / nr;
+        into.extend((0..nr).map(|at| self.page(at * step + random.below(step)) * PAGE));
+    }
+
+    /// The page with this index among all.
+    fn page(&self, index: u64) -> u64 {
+        let at = self.ranges.partition_point(|(_, before)| *before <= index) - 1;
+        let (first, before) = self.ranges[at];
+        first + (index - before)
+    }
+}
+
+/// `start-end perms offset device inode path`.
+fn own_range(line: &[u8]) -> Option<(u64, u64)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let permissions = words.next()?.as_bytes();
+    let inode = words.nth(2)?;
+    let name = words.next().unwrap_or("");
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    let is_own = permissions.get(3) == Some(&b'p') && permissions.starts_with(b"r");
+    let is_kernels = ["[vdso]", "[vvar]", "[vsyscall]", "[vvar_vclock]"].contains(&name);
+    // The largest address space there is has 57 bits.
+    (is_own && inode == "0" && !is_kernels && start < end && end <= 1 << 57).then_some((start, end))
+}
+
+/// Numbers that differ (SplitMix64); nothing depends on their being unpredictable.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MAPS: &str = "\
+55d0c000-55d0d000 r-xp 00000000 08:01 1234 /bin/x
+55e00000-55e03000 rw-p 00000000 00:00 0 [heap]
+7f000000-7f002000 rw-s 00000000 00:01 55 /dev/shm/x
+7f100000-7f200000 ---p 00000000 00:00 0
+7f300000-7f301000 rw-p 00000000 00:00 0
+7ffe0000-7ffe2000 r-xp 00000000 00:00 0 [vdso]
+";
+
+    #[test]
+    fn a_processs_own_pages_are_private_without_a_file_and_can_be_read() {
+        let mappings = Mappings::parse(MAPS.as_bytes());
+        let mut picked = Vec::new();
+        mappings.pick(100, &mut Random(1), &mut picked);
+        assert_eq!(picked, [0x55e0_0000, 0x55e0_1000, 0x55e0_2000, 0x7f30_0000]);
+        Mappings::parse(b"").pick(100, &mut Random(1), &mut picked);
+        assert!(picked.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_picked_lies_in_a_mapping_and_is_spread(
+            sizes in proptest::collection::vec(1..5000u64, 1..40),
+            nr in 0..200u64,
+            seed: u64,
+        ) {
+            let mut at = 0x10000;
+            let mut text = String::new();
+            let mut ranges = Vec::new();
+            for size in sizes {
+                let end = at + size * PAGE;
+                text += &format!("{at:x}-{end:x} rw-p 00000000 00:00 0\n");
+                ranges.push((at, end));
+                at = end + 3 * PAGE;
+            }
+            let mappings = Mappings::parse(text.as_bytes());
+            let mut picked = Vec::new();
+            mappings.pick(nr, &mut Random(seed), &mut picked);
+            prop_assert_eq!(picked.len() as u64, nr.min(mappings.nr_pages));
+            prop_assert!(picked.is_sorted_by(|a, b| a < b), "no page twice");
+            for page in picked {
+                prop_assert!(ranges.iter().any(|(start, end)| (*start..*end).contains(&page)));
+            }
+        }
+
+        #[test]
+        fn any_text_is_read_or_left_out(text in "([0-9a-f]{1,18}-?[0-9a-f]{0,18} [rwxp-]{0,5} [0-9: ]{0,9}\\n?){0,5}") {
+            let mut picked = Vec::new();
+            Mappings::parse(text.as_bytes()).pick(9, &mut Random(3), &mut picked);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A process that is looked at again and again, and its threads.
+
+use std::collections::BTreeMap;
+
+use quartier_model::{
+    Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Standing, TaskId,
+    ThreadSeen,
+};
+
+use super::files::Files;
+use super::pages::{Mappings, Random};
+use super::rules::{Asked, Rules};
+use super::standing::{self, Cpuset, Status};
+use super::stat::{Class, Stat};
+use super::thread::{Found, Watched};
+use super::{Kernel, LOOK_AT_BUSY, LOOK_AT_IDLE, LOOK_AT_STANDING, NANOS_PER_TICK};
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    pub id: TaskId,
+    name: String,
+    threads: BTreeMap<u32, Watched>,
+    /// Its CPU time when it was looked at last.
+    cpu: Nanos,
+    /// What those of its threads ran since then that are busy.
+    explained: Nanos,
+    /// When it is looked at next, while none of its threads is busy.
+    next_look: Nanos,
+    /// When all of its threads are looked at next.
+    next_scan: Nanos,
+    /// Its threads were looked at once, so it is not known yet which of them run.
+    is_new: bool,
+    standing: Option<Standings>,
+    pub sample: Sample,
+}
+
+/// Whether it may be placed, and where.
+#[derive(Debug)]
+struct Standings {
+    looked: Nanos,
+    of_process: Standing,
+    pin: Option<NodeOsId>,
+    cpuset: Cpuset,
+    resident: Option<Bytes>,
+    /// Of threads for which it is not the same as of the process.
+    of_threads: BTreeMap<u32, Standing>,
+}
+
+/// Where its pages lie.
+#[derive(Debug, Default)]
+pub struct Sample {
+    mappings: Option<Mappings>,
+    mapped: Nanos,
+    pub taken: Option<Nanos>,
+    found: Option<PerNode>,
+}
+
+/// What everybody shares who looks at a process.
+pub struct Look<'a> {
+    pub files: &'a mut Files,
+    pub machine: &'a Machine,
+    pub rules: &'a Rules,
+    pub kernel: &'a dyn Kernel,
+    pub online: &'a CpuList,
+    pub at: Nanos,
+    /// Whether one more file may be kept open.
+    pub may_open: bool,
+}
+
+impl Process {
+    /// One that has begun; `None`: it is gone, or the kernel's.
+    pub fn new(files: &mut Files, pid: u32) -> Option<Self> {
+        let text = files.read(&format!("proc/{pid}/stat")).ok()??;
+        let stat = Stat::parse(text).filter(|stat| !stat.is_kernel_thread)?;
+        Some(Self {
+            id: TaskId { id: pid, start_ticks: stat.start_ticks },
+            name: String::from_utf8_lossy(stat.name).into_owned(),
+            threads: BTreeMap::new(),
+            cpu: Nanos(0),
+            explained: Nanos(0),
+            next_look: Nanos(0),
+            next_scan: Nanos(0),
+            is_new: true,
+            standing: None,
+            sample: Sample::default(),
+        })
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.threads.values().any(|thread| thread.busy.is_some())
+    }
+
+    /// Files of it that are kept open.
+    pub fn nr_open(&self) -> usize {
+        self.threads.values().filter(|thread| thread.is_open()).count()
+    }
+
+    /// Looks at those threads that need it; says whether the process still is the same one.
+    pub fn look(&mut self, look: &mut Look<'_>) -> bool {
+        self.look_at_busy(look);
+        if look.at < self.next_look {
+            return true;
+        }
+        let text = match look.files.read(&format!("proc/{}/stat", self.id.id)) {
+            Ok(Some(text)) => text,
+            Ok(None) => return false,
+            Err(_) => return true,
+        };
+        // Half of a file may have been read: then it is read the next time.
+        let Some(stat) = Stat::parse(text) else { return true };
+        if stat.start_ticks != self.id.start_ticks {
+            return false;
+        }
+        let cpu = Nanos(stat.cpu_ticks.saturating_mul(NANOS_PER_TICK));
+        let of_others = (cpu - self.cpu) - std::mem::take(&mut self.explained);
+        self.cpu = cpu;
+        // Two ways of counting may differ by two ticks.
+        let is_unexplained = of_others.0 > 2 * NANOS_PER_TICK;
+        if self.is_new || is_unexplained || look.at >= self.next_scan {
+            let nr_threads = stat.nr_threads;
+            self.is_new = self.threads.is_empty();
+            self.scan(look);
+            // One that has thousands of threads is looked through less often.
+            self.next_scan = look.at + Nanos(LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 256)));
+        }
+        self.next_look = match (self.is_new, self.is_busy()) {
+            (true, _) => look.at,
+            (false, true) => look.at + LOOK_AT_BUSY,
+            (false, false) => look.at + LOOK_AT_IDLE,
+        };
+        true
+    }
+
+    fn look_at_busy(&mut self, look: &mut Look<'_>) {
+        let pid = self.id.id;
+        let mut explained = Nanos(0);
+        self.threads.retain(|_, thread| {
+            if thread.busy.is_none() {
+                return true;
+            }
+            let before = thread.ran();
+            let found = thread.look(look.files, pid, look.may_open);
+            explained = explained + (thread.ran() - before);
+            found != Found::Ended
+        });
+        self.explained = self.explained + explained;
+    }
+
+    /// Looks at all threads, new ones too.
+    fn scan(&mut self, look: &mut Look<'_>) {
+        let pid = self.id.id;
+        let mut tids = Vec::new();
+        look.files.numbers(&format!("proc/{pid}/task"), &mut tids);
+        tids.sort_unstable();
+        self.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
+        for tid in tids {
+            match self.threads.get_mut(&tid) {
+                Some(thread) if thread.busy.is_some() => {}
+                Some(thread) => {
+                    thread.look(look.files, pid, look.may_open);
+                }
+                None => self.begin(look, tid),
+            }
+        }
+    }
+
+    fn begin(&mut self, look: &mut Look<'_>, tid: u32) {
+        let folder = format!("proc/{}/task/{tid}", self.id.id);
+        let Ok(Some(text)) = look.files.read(&format!("{folder}/stat")) else { return };
+        let Some(stat) = Stat::parse(text) else { return };
+        let id = TaskId { id: tid, start_ticks: stat.start_ticks };
+        let Ok(Some(text)) = look.files.read(&format!("{folder}/schedstat")) else { return };
+        if let Some(times) = super::stat::times(text) {
+            self.threads.insert(tid, Watched::new(id, times));
+        }
+    }
+
+    /// Sees where its busy threads are: all new ones, and of the others one in so many.
+    pub fn locate(&mut self, look: &mut Look<'_>, turn: usize, turns: usize) {
+        for (at, thread) in self.threads.values_mut().enumerate() {
+            let Some(busy) = &mut thread.busy else { continue };
+            if !busy.is_new() && at % turns != turn {
+                continue;
+            }
+            let path = format!("proc/{}/task/{}/stat", self.id.id, thread.id.id);
+            let Ok(Some(text)) = look.files.read(&path) else { continue };
+            let Some(stat) = Stat::parse(text) else { continue };
+            let Some(cpu) = look.machine.cpu_by_os_id(stat.cpu) else { continue };
+            busy.was_on(cpu, look.machine.cpus()[cpu.index()].node);
+            busy.class = stat.class;
+        }
+    }
+
+    /// Whether it may be placed is asked again now and then.
+    pub fn ask_standing(&mut self, look: &mut Look<'_>) {
+        let is_old = |standing: &Standings| look.at >= standing.looked + LOOK_AT_STANDING;
+        if !self.is_busy() || !self.standing.as_ref().is_none_or(is_old) {
+            return;
+        }
+        let folder = format!("proc/{}", self.id.id);
+        let status = look.files.read(&format!("{folder}/status")).ok().flatten();
+        let Some(status) = status.map(Status::parse) else { return };
+        let cgroup = look.files.read(&format!("{folder}/cgroup")).ok().flatten();
+        let cgroup = cgroup.and_then(standing::cgroup);
+        let environment = look
+            .rules
+            .ask_for_environment()
+            .then(|| Some(look.files.read(&format!("{folder}/environ")).ok()??.to_vec()));
+        let environment = environment.flatten();
+        let asked = Asked {
+            name: &self.name,
+            uid: status.uid,
+            cgroup: cgroup.as_deref(),
+            environment: environment.as_deref(),
+        };
+        let cpuset = cgroup.as_ref().map(|cgroup| Cpuset::of(look.files, cgroup));
+        let cpuset = cpuset.unwrap_or_default();
+        let of_process = match look.rules.standing(asked) {
+            Standing::Free => standing::policy_standing(look.files, &folder),
+            left => left,
+        };
+        let of_threads = self.ask_threads(look, &cpuset);
+        self.standing = Some(Standings {
+            looked: look.at,
+            of_process,
+            pin: look.rules.pin_of(asked),
+            cpuset,
+            resident: status.resident,
+            of_threads,
+        });
+    }
+
+    /// Of busy threads for which it is not the same as of the process.
+    fn ask_threads(&self, look: &mut Look<'_>, cpuset: &Cpuset) -> BTreeMap<u32, Standing> {
+        let standing = |thread: &Watched| {
+            let tid = thread.id.id;
+            let affinity = look.kernel.affinity(tid)?;
+            let is_set = standing::is_affinity_set(&affinity, cpuset.cpus.as_ref(), look.online);
+            if is_set && !look.kernel.is_ours(thread.id, &affinity) {
+                return Some(Standing::AffinitySet);
+            }
+            let folder = format!("proc/{}/task/{tid}", self.id.id);
+            Some(standing::policy_standing(look.files, &folder))
+        };
+        let busy = self.threads.values().filter(|thread| thread.busy.is_some());
+        busy.map(|thread| (thread.id.id, standing(thread).unwrap_or(Standing::Unknown))).collect()
+    }
+
+    /// Asks where some of its pages lie; `None`: nobody may know.
+    pub fn take_sample(&mut self, look: &mut Look<'_>, random: &mut Random) {
+        const PAGES: u64 = 128;
+        const HITS_MIN: usize = 32;
+        const TRIES: usize = 8;
+        self.sample.taken = Some(look.at);
+        let Some(mappings) = &self.sample.mappings else { return };
+        let mut found = PerNode::new();
+        let (mut addresses, mut nodes, mut hits) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..TRIES {
+            mappings.pick(PAGES, random, &mut addresses);
+            if look.kernel.nodes_of(self.id.id, &addresses, &mut nodes).is_err() {
+                self.sample.found = None;
+                return;
+            }
+            for node in nodes.iter().flatten() {
+                if let Some(node) = look.machine.node_by_os_id(*node) {
+                    *found.entry(node).or_default() += 1;
+                    hits += 1;
+                }
+            }
+            if hits >= HITS_MIN || addresses.is_empty() {
+                break;
+            }
+        }
+        self.sample.found = Some(found);
+    }
+
+    /// When its list of mappings was read last; `None`: never.
+    pub fn mapped(&self) -> Option<Nanos> {
+        self.sample.mappings.as_ref().map(|_| self.sample.mapped)
+    }
+
+    pub fn read_mappings(&mut self, look: &mut Look<'_>) {
+        self.sample.mapped = look.at;
+        let text = look.files.read(&format!("proc/{}/maps", self.id.id)).ok().flatten();
+        self.sample.mappings = text.map(Mappings::parse);
+    }
+
+    /// What is known of it. `None`: none of its threads ran or waited.
+    pub fn seen(&self, machine: &Machine, kernel: &dyn Kernel, age: Nanos) -> Option<ProcessSeen> {
+        let standing = self.standing.as_ref()?;
+        let threads: Vec<_> = self
+            .threads
+            .values()
+            .filter_map(|thread| self.thread_seen(thread, standing, kernel))
+            .collect();
+        let nodes = |list: &CpuList| -> Vec<NodeId> {
+            list.iter().filter_map(|os_id| machine.node_by_os_id(NodeOsId(os_id))).collect()
+        };
+        (!threads.is_empty()).then(|| ProcessSeen {
+            id: self.id,
+            name: self.name.clone(),
+            age,
+            standing: standing.of_process,
+            pin: standing.pin.and_then(|os_id| machine.node_by_os_id(os_id)),
+            cpus: standing.cpuset.cpus.clone(),
+            mems: standing.cpuset.mems.as_ref().map(nodes),
+            resident: standing.resident,
+            working_set: None,
+            sample: self.sample.found.clone(),
+            threads,
+        })
+    }
+
+    fn thread_seen(
+        &self,
+        thread: &Watched,
+        standing: &Standings,
+        kernel: &dyn Kernel,
+    ) -> Option<ThreadSeen> {
+        let busy = thread.busy.as_ref()?;
+        let times = busy.in_window();
+        // One that nobody has asked about yet may be placed when somebody has.
+        let asked = standing.of_threads.get(&thread.id.id).copied().unwrap_or(Standing::Unknown);
+        let of_thread = if busy.class == Class::RealTime { Standing::RealTime } else { asked };
+        Some(ThreadSeen {
+            id: thread.id,
+            ran: times.ran,
+            waited: times.waited,
+            cpu: busy.cpu,
+            found_on: busy.found_on(),
+            held_on: kernel.held_on(thread.id),
+            standing: (of_thread != Standing::Free).then_some(of_thread),
+            touched: None,
+            llc_misses: None,
+            instructions: None,
+        })
+    }
+}

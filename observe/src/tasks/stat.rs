@@ -1,0 +1,143 @@
+//! `stat` and `schedstat` of a task: bytes in, numbers out, nothing allocated.
+
+use quartier_model::{CpuOsId, Nanos};
+
+use crate::ThreadTimes;
+
+/// What is read of proc(5) `stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat<'a> {
+    /// At most 15 bytes, which may be any.
+    pub name: &'a [u8],
+    pub is_kernel_thread: bool,
+    /// User and system time of all its threads, if this is a process's.
+    pub cpu_ticks: u64,
+    pub nr_threads: u32,
+    pub start_ticks: u64,
+    pub cpu: CpuOsId,
+    pub class: Class,
+}
+
+/// A scheduling class (sched(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `SCHED_OTHER`, `SCHED_BATCH`, `SCHED_IDLE`, `SCHED_EXT`.
+    Fair,
+    /// `SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`.
+    RealTime,
+}
+
+/// `PF_KTHREAD` (Linux include/linux/sched.h).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+impl<'a> Stat<'a> {
+    /// `None`: this is not what the kernel writes, or not all of it.
+    pub fn parse(text: &'a [u8]) -> Option<Self> {
+        let open = text.iter().position(|byte| *byte == b'(')?;
+        // A name may hold parentheses itself.
+        let close = text.iter().rposition(|byte| *byte == b')').filter(|close| *close > open)?;
+        let mut fields = Fields { rest: &text[close + 1..], at: 2 };
+        let flags = fields.number(9)?;
+        let cpu_ticks = fields.number(14)?.checked_add(fields.number(15)?)?;
+        let nr_threads = fields.number(20)?.try_into().ok()?;
+        let start_ticks = fields.number(22)?;
+        let cpu = CpuOsId(fields.number(39)?.try_into().ok()?);
+        let class = match fields.number(41)? {
+            1 | 2 | 6 => Class::RealTime,
+            _ => Class::Fair,
+        };
+        Some(Self {
+            name: &text[open + 1..close],
+            is_kernel_thread: flags & KERNEL_THREAD != 0,
+            cpu_ticks,
+            nr_threads,
+            start_ticks,
+            cpu,
+            class,
+        })
+    }
+}
+
+/// Fields by their number in proc(5), in rising order.
+struct Fields<'a> {
+    rest: &'a [u8],
+    at: usize,
+}
+
+impl Fields<'_> {
+    fn number(&mut self, number: usize) -> Option<u64> {
+        let mut field = &[][..];
+        while self.at < number {
+            let from = self.rest.iter().position(|byte| *byte != b' ')?;
+            let len = self.rest[from..].iter().position(|byte| matches!(byte, b' ' | b'\n'));
+            let end = len.map_or(self.rest.len(), |len| from + len);
+            (field, self.rest) = (&self.rest[from..end], &self.rest[end..]);
+            self.at += 1;
+        }
+        unsigned(field)
+    }
+}
+
+fn unsigned(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// `ran_ns waited_ns times` (Linux Documentation/scheduler/sched-stats.rst).
+pub fn times(text: &[u8]) -> Option<ThreadTimes> {
+    let mut fields = text.split(|byte| byte.is_ascii_whitespace()).map(unsigned);
+    Some(ThreadTimes { ran: Nanos(fields.next()??), waited: Nanos(fields.next()??) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line(name: &str) -> String {
+        let head = format!("7 ({name}) S 1 7 7 0 -1 4194560 9 0 0 0 11 22 0 0 20 0 3 0 555 ");
+        let tail = "8192 100 18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 ";
+        format!("{head}{tail}12 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
+    }
+
+    #[test]
+    fn fields_are_those_of_proc_whatever_the_name() {
+        for name in ["cat", "a) (b", "", ") 1 2 3"] {
+            let text = line(name);
+            let stat = Stat::parse(text.as_bytes()).unwrap();
+            assert_eq!(stat.name, name.as_bytes());
+            assert_eq!((stat.cpu_ticks, stat.nr_threads, stat.start_ticks), (33, 3, 555));
+            assert_eq!((stat.cpu, stat.class), (CpuOsId(12), Class::Fair));
+            assert!(!stat.is_kernel_thread);
+        }
+    }
+
+    #[test]
+    fn what_is_read_by_half_is_not_read() {
+        let text = line("cat");
+        // All before the last field that is needed.
+        let needed = text.rfind(" 12 0 0").unwrap() + 6;
+        for len in 0..needed {
+            assert_eq!(Stat::parse(&text.as_bytes()[..len]), None, "{len}");
+        }
+        assert!(Stat::parse(&text.as_bytes()[..=needed]).is_some());
+        assert_eq!(times(b"12 34 5\n").unwrap().waited, Nanos(34));
+        for bad in ["", "12", "12 x", "-1 2 3", "18446744073709551616 1 1"] {
+            assert_eq!(times(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = (Stat::parse(&bytes), times(&bytes));
+        }
+
+        #[test]
+        fn any_numbers_are_read_or_refused(text in "[0-9]{1,5} \\([a-z()]{0,9}\\) [-0-9 ]{0,200}") {
+            let _ = Stat::parse(text.as_bytes());
+        }
+    }
+}

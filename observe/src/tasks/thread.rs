@@ -1,0 +1,146 @@
+//! A thread that is looked at again and again.
+
+use std::collections::VecDeque;
+use std::fs::File;
+
+use quartier_model::{CpuId, Nanos, NodeId, PerNode, TaskId};
+
+use super::files::Files;
+use super::stat::{self, Class};
+use crate::ThreadTimes;
+
+/// A window has so many periods.
+pub const PERIODS: usize = 5;
+
+/// A thread. Of one that neither runs nor waits nothing is kept but its times.
+#[derive(Debug)]
+pub struct Watched {
+    pub id: TaskId,
+    /// When it was looked at last.
+    times: ThreadTimes,
+    pub busy: Option<Box<Busy>>,
+}
+
+/// A thread that ran or waited lately.
+#[derive(Debug)]
+pub struct Busy {
+    /// Kept open while there are descriptors left.
+    schedstat: Option<File>,
+    /// Its times at the last looks, the newest last; one more than there are periods in a window.
+    looks: VecDeque<ThreadTimes>,
+    /// Where it was at the last looks at that.
+    pub cpu: Option<CpuId>,
+    pub class: Class,
+    nodes: VecDeque<NodeId>,
+    /// Looks since it did anything.
+    idle_looks: usize,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Ended,
+    Idle,
+    Busy,
+}
+
+impl Watched {
+    pub fn new(id: TaskId, times: ThreadTimes) -> Self {
+        Self { id, times, busy: None }
+    }
+
+    /// Looks at its times.
+    pub fn look(&mut self, files: &mut Files, pid: u32, may_open: bool) -> Found {
+        let path = || format!("proc/{pid}/task/{}/schedstat", self.id.id);
+        let open = self.busy.as_mut().and_then(|busy| {
+            if busy.schedstat.is_none() && may_open {
+                busy.schedstat = files.open(&path());
+            }
+            busy.schedstat.as_ref()
+        });
+        let text = match open {
+            Some(file) => files.read_open(file),
+            None => files.read(&path()),
+        };
+        let now = match text {
+            Ok(Some(text)) => stat::times(text),
+            Ok(None) => return Found::Ended,
+            Err(_) => None,
+        };
+        // What cannot be read now may be read the next time.
+        let now = now.unwrap_or(self.times);
+        let did_something = now != self.times;
+        self.times = now;
+        self.note(did_something)
+    }
+
+    fn note(&mut self, did_something: bool) -> Found {
+        if did_something && self.busy.is_none() {
+            let busy = Busy {
+                schedstat: None,
+                looks: VecDeque::with_capacity(PERIODS + 1),
+                cpu: None,
+                class: Class::Fair,
+                nodes: VecDeque::with_capacity(PERIODS),
+                idle_looks: 0,
+            };
+            self.busy = Some(Box::new(busy));
+        }
+        let Some(busy) = &mut self.busy else { return Found::Idle };
+        busy.idle_looks = if did_something { 0 } else { busy.idle_looks + 1 };
+        if busy.idle_looks > PERIODS {
+            self.busy = None;
+            return Found::Idle;
+        }
+        push(&mut busy.looks, self.times, PERIODS + 1);
+        Found::Busy
+    }
+
+    /// Whether a file of it is kept open.
+    pub fn is_open(&self) -> bool {
+        self.busy.as_ref().is_some_and(|busy| busy.schedstat.is_some())
+    }
+
+    /// Time on a CPU since it began.
+    pub fn ran(&self) -> Nanos {
+        self.times.ran
+    }
+}
+
+impl Busy {
+    /// How long it ran and waited within the window, which is as long as it has been looked at.
+    pub fn in_window(&self) -> ThreadTimes {
+        let (first, last) = (self.looks.front(), self.looks.back());
+        let (first, last) = (first.copied().unwrap_or_default(), last.copied().unwrap_or_default());
+        ThreadTimes { ran: last.ran - first.ran, waited: last.waited - first.waited }
+    }
+
+    /// It was seen on a CPU of a node.
+    pub fn was_on(&mut self, cpu: CpuId, node: Option<NodeId>) {
+        self.cpu = Some(cpu);
+        if let Some(node) = node {
+            push(&mut self.nodes, node, PERIODS);
+        }
+    }
+
+    /// Whether it is not known yet where it runs.
+    pub fn is_new(&self) -> bool {
+        self.nodes.len() < PERIODS
+    }
+
+    pub fn found_on(&self) -> PerNode {
+        let mut found = PerNode::new();
+        for node in &self.nodes {
+            *found.entry(*node).or_default() += 1;
+        }
+        found
+    }
+}
+
+/// Adds one, and leaves so many of the newest.
+fn push<T>(queue: &mut VecDeque<T>, newest: T, most: usize) {
+    queue.push_back(newest);
+    while queue.len() > most {
+        queue.pop_front();
+    }
+}

@@ -1,0 +1,306 @@
+//! The Monitor on a made-up /proc, and on this machine's.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use quartier_model::{
+    CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Snapshot, Standing,
+    SyntheticSpec, TaskId,
+};
+use quartier_observe::Host;
+use quartier_observe::tasks::{Denied, Kernel, Monitor, Rules, Who};
+use tempfile::TempDir;
+
+const SECOND: u64 = 1_000_000_000;
+const PERIOD: u64 = SECOND / 5;
+const PID: u32 = 40;
+
+/// A kernel that answers what a test wants.
+#[derive(Default)]
+struct Fake {
+    affinities: BTreeMap<u32, CpuList>,
+    held: BTreeMap<u32, NodeId>,
+    /// Where every page is; `None`: that may not be known.
+    pages_on: Option<NodeOsId>,
+    asked: RefCell<usize>,
+}
+
+impl Kernel for Fake {
+    fn affinity(&self, tid: u32) -> Option<CpuList> {
+        Some(self.affinities.get(&tid).cloned().unwrap_or_else(|| "0-7".parse().unwrap()))
+    }
+
+    fn nodes_of(
+        &self,
+        _pid: u32,
+        addresses: &[u64],
+        nodes: &mut Vec<Option<NodeOsId>>,
+    ) -> Result<(), Denied> {
+        *self.asked.borrow_mut() += addresses.len();
+        let on = self.pages_on.ok_or(Denied)?;
+        // Every second page is resident.
+        *nodes = addresses.iter().map(|address| (address >> 12 & 1 == 0).then_some(on)).collect();
+        Ok(())
+    }
+
+    fn held_on(&self, thread: TaskId) -> Option<NodeId> {
+        self.held.get(&thread.id).copied()
+    }
+
+    fn is_ours(&self, thread: TaskId, _affinity: &CpuList) -> bool {
+        self.held.contains_key(&thread.id)
+    }
+}
+
+/// A /proc and /sys of four nodes with two CPUs, and one process with four threads.
+struct World {
+    root: TempDir,
+    monitor: Monitor,
+    kernel: Fake,
+    at: u64,
+    ran: BTreeMap<u32, (u64, u64)>,
+}
+
+fn machine() -> Machine {
+    SyntheticSpec::uniform(4, 2).machine().unwrap()
+}
+
+fn stat_line(
+    pid: u32,
+    flags: u32,
+    ticks: u64,
+    threads: u32,
+    start: u64,
+    cpu: u32,
+    class: u32,
+) -> String {
+    format!(
+        "{pid} (a) b) S 1 1 1 0 -1 {flags} 0 0 0 0 {ticks} 0 0 0 20 0 {threads} 0 {start} 0 0 0 0 0 \
+         0 0 0 0 0 0 0 0 0 0 17 {cpu} 0 {class} 0\n"
+    )
+}
+
+impl World {
+    fn new(rules: Rules) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let monitor = Monitor::new(root.path(), machine(), rules, 2);
+        let world = Self { root, monitor, kernel: Fake::default(), at: 0, ran: BTreeMap::new() };
+        world.write("sys/devices/system/cpu/online", "0-7\n");
+        world.write("sys/devices/system/cpu/isolated", "7\n");
+        for node in 0..4 {
+            let text =
+                format!("Node {node} MemFree: 1024 kB\nNode {node} Inactive(file): 512 kB\n");
+            world.write(&format!("sys/devices/system/node/node{node}/meminfo"), &text);
+        }
+        world
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn process(&self, pid: u32, start: u64, tids: &[u32]) {
+        let folder = format!("proc/{pid}");
+        self.write(
+            &format!("{folder}/stat"),
+            &stat_line(pid, 0, 0, tids.len() as u32, start, 0, 0),
+        );
+        self.write(&format!("{folder}/status"), "Uid:\t0\t7\t0\t0\nRssAnon:\t 2048 kB\n");
+        self.write(&format!("{folder}/cgroup"), "0::/\n");
+        self.write(&format!("{folder}/numa_maps"), "1000 default file=/bin/x mapped=1\n");
+        self.write(&format!("{folder}/maps"), "100000-300000 rw-p 00000000 00:00 0\n");
+        for tid in tids {
+            let folder = format!("{folder}/task/{tid}");
+            self.write(&format!("{folder}/stat"), &stat_line(*tid, 0, 0, 1, start, 3, 0));
+            self.write(&format!("{folder}/schedstat"), "0 0 1\n");
+            self.write(&format!("{folder}/numa_maps"), "1000 default file=/bin/x mapped=1\n");
+        }
+    }
+
+    /// A period in which these threads of the process ran and waited for so many percent of the time.
+    fn period(&mut self, work: &[(u32, u64, u64)]) -> Snapshot {
+        self.at += PERIOD;
+        for (tid, ran, waited) in work {
+            let sum = self.ran.entry(*tid).or_default();
+            sum.0 += PERIOD * ran / 100;
+            sum.1 += PERIOD * waited / 100;
+            let text = format!("{} {} 1\n", sum.0, sum.1);
+            fs::write(self.root.path().join(format!("proc/{PID}/task/{tid}/schedstat")), text)
+                .unwrap();
+        }
+        let ticks = self.ran.values().map(|(ran, _)| ran / 10_000_000).sum();
+        let threads = fs::read_dir(self.root.path().join(format!("proc/{PID}/task")));
+        if let Ok(threads) = threads {
+            let line = stat_line(PID, 0, ticks, threads.count() as u32, 500, 0, 0);
+            self.write(&format!("proc/{PID}/stat"), &line);
+        }
+        let busy = self.at / 20_000_000;
+        let idle = self.at / 10_000_000 - busy;
+        let cpu = |cpu| format!("cpu{cpu} {busy} 0 0 {idle} 0 0 0 0 0 0\n");
+        self.write("proc/stat", &(0..8).map(cpu).collect::<String>());
+        self.write("proc/uptime", &format!("{}.{:02} 1.00\n", 100 + self.at / SECOND, 0));
+        self.monitor.look(Nanos(self.at), &self.kernel).unwrap()
+    }
+
+    fn periods(&mut self, nr: usize, work: &[(u32, u64, u64)]) -> Snapshot {
+        (0..nr).map(|_| self.period(work)).last().unwrap()
+    }
+}
+
+fn only(snapshot: &Snapshot) -> &ProcessSeen {
+    assert_eq!(snapshot.processes.len(), 1, "{snapshot:?}");
+    &snapshot.processes[0]
+}
+
+#[test]
+fn who_runs_or_waits_is_seen_and_nobody_else() {
+    let mut world = World::new(Rules::default());
+    world.kernel.pages_on = Some(NodeOsId(2));
+    world.process(PID, 500, &[40, 41, 42, 43]);
+    world.process(50, 600, &[50]);
+    world.write("proc/2/stat", &stat_line(2, 0x0020_0000, 0, 1, 1, 0, 0));
+    let snapshot = world.periods(20, &[(40, 60, 10), (41, 0, 100)]);
+    assert_eq!(snapshot.window, Nanos(SECOND));
+    let process = only(&snapshot);
+    assert_eq!((process.id, &*process.name), (TaskId { id: PID, start_ticks: 500 }, "a) b"));
+    assert_eq!(
+        process.age,
+        Nanos(98 * SECOND + 800 * 1_000_000),
+        "5 s after the start, 103.8 s now"
+    );
+    assert_eq!(process.standing, Standing::Free);
+    let sample = process.sample.as_ref().unwrap();
+    assert!(sample[&NodeId(2)] >= 32 && sample.len() == 1, "{sample:?}");
+    let threads: Vec<_> =
+        process.threads.iter().map(|thread| (thread.id.id, thread.ran, thread.waited)).collect();
+    let tenth = SECOND / 10;
+    assert_eq!(threads, [(40, Nanos(6 * tenth), Nanos(tenth)), (41, Nanos(0), Nanos(SECOND))]);
+    let thread = &process.threads[0];
+    assert_eq!(thread.found_on, PerNode::from([(NodeId(1), 5)]), "CPU 3");
+    assert_eq!(thread.standing, None, "it may be placed");
+    assert_eq!(snapshot.cpus, "0-6".parse().unwrap(), "one is isolated");
+    assert_eq!(snapshot.cpus_busy[0], Some(Nanos(SECOND / 2)));
+    let node = &snapshot.nodes[3];
+    assert_eq!((node.free.unwrap().0, node.reclaimable.unwrap().0), (1 << 20, 1 << 19));
+    let idle = world.periods(8, &[]);
+    assert_eq!(idle.processes.len(), 0, "it sleeps");
+}
+
+#[test]
+fn a_thread_that_begins_to_run_is_found_soon() {
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &(40..340).collect::<Vec<_>>());
+    world.periods(60, &[(40, 50, 0)]);
+    let found =
+        (0..10).position(|_| only(&world.period(&[(40, 50, 0), (250, 90, 0)])).threads.len() == 2);
+    assert!(found.is_some(), "within two seconds, since its process runs more than was known");
+    // While the whole process sleeps nobody looks so often.
+    world.periods(60, &[]);
+    let found = (0..30).position(|_| !world.period(&[(99, 90, 0)]).processes.is_empty());
+    assert!(found.is_some());
+}
+
+#[test]
+fn who_ended_is_forgotten_also_if_another_has_its_number() {
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &[40, 41]);
+    world.periods(10, &[(40, 50, 0), (41, 50, 0)]);
+    fs::remove_dir_all(world.root.path().join("proc/40/task/41")).unwrap();
+    assert_eq!(only(&world.periods(7, &[(40, 50, 0)])).threads.len(), 1);
+    fs::remove_dir_all(world.root.path().join("proc/40")).unwrap();
+    world.ran.clear();
+    assert_eq!(world.periods(7, &[]).processes.len(), 0);
+    assert_eq!(world.monitor.nr_processes(), 0);
+    world.process(PID, 500, &[40]);
+    world.periods(15, &[(40, 50, 0)]);
+    world.process(PID, 700, &[40]);
+    // The same number, begun later.
+    let line = stat_line(PID, 0, 0, 1, 700, 0, 0);
+    world.at += PERIOD;
+    for _ in 0..8 {
+        world.at += PERIOD;
+        world.write("proc/40/stat", &line);
+        world.monitor.look(Nanos(world.at), &world.kernel).unwrap();
+        if world.monitor.nr_processes() == 0 {
+            return;
+        }
+    }
+    panic!("the process of before is still there");
+}
+
+#[test]
+fn what_is_read_by_half_is_read_again_and_nothing_is_lost() {
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &[40]);
+    world.periods(10, &[(40, 50, 0)]);
+    let path = world.root.path().join("proc/40/task/40/schedstat");
+    for half in ["", "9999", "99 x", "\u{fffd}"] {
+        fs::write(&path, half).unwrap();
+        world.at += PERIOD;
+        let snapshot = world.monitor.look(Nanos(world.at), &world.kernel).unwrap();
+        assert_eq!(only(&snapshot).threads.len(), 1, "{half}");
+    }
+    fs::write(world.root.path().join("proc/40/stat"), "40 (x").unwrap();
+    world.at += 2 * SECOND;
+    assert_eq!(world.monitor.look(Nanos(world.at), &world.kernel).unwrap().processes.len(), 1);
+}
+
+#[test]
+fn who_was_placed_by_somebody_is_said_to_be() {
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &[40, 41, 42, 43]);
+    world.kernel.affinities.insert(41, "2-3".parse().unwrap());
+    world.kernel.affinities.insert(42, "4-5".parse().unwrap());
+    world.kernel.held.insert(42, NodeId(2));
+    world.write("proc/40/task/43/stat", &stat_line(43, 0, 0, 1, 500, 3, 2));
+    let all: Vec<_> = (40..44).map(|tid| (tid, 50, 0)).collect();
+    let snapshot = world.periods(40, &all);
+    let process = only(&snapshot);
+    let standings: Vec<_> =
+        process.threads.iter().map(|thread| process.standing_of(thread)).collect();
+    let (free, set, real_time) = (Standing::Free, Standing::AffinitySet, Standing::RealTime);
+    assert_eq!(standings, [free, set, free, real_time]);
+    assert_eq!(process.threads[2].held_on, Some(NodeId(2)));
+    world.write("proc/40/numa_maps", "1000 bind:1 file=/bin/x\n");
+    let snapshot = world.periods(30, &all);
+    assert_eq!(only(&snapshot).standing, Standing::MemoryPolicySet);
+}
+
+#[test]
+fn rules_say_who_is_left_alone() {
+    let never = vec![Who { name: Some("a*".to_owned()), uid: Some(7), ..Who::default() }];
+    let mut world = World::new(Rules { never, ..Rules::default() });
+    world.process(PID, 500, &[40]);
+    assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).standing, Standing::OptedOut);
+}
+
+#[test]
+fn where_pages_are_is_unknown_where_nobody_may_ask() {
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &[40]);
+    assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).sample, None);
+}
+
+/// Whatever /proc holds, the Monitor goes on.
+#[test]
+fn this_machine_can_be_watched() {
+    let machine = Host::live().machine().unwrap();
+    let kernel = Fake::default();
+    let mut monitor = Monitor::new(Path::new("/"), machine, Rules::default(), 64);
+    let mut own = Vec::new();
+    for look in 1..=15 {
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(30);
+        while std::time::Instant::now() < until {}
+        let snapshot = monitor.look(Nanos(look * PERIOD), &kernel).unwrap();
+        own.extend(
+            snapshot.processes.into_iter().filter(|process| process.id.id == std::process::id()),
+        );
+    }
+    let last = own.last().expect("this test runs");
+    assert!(last.threads.iter().any(|thread| thread.ran > Nanos(10_000_000)), "{last:?}");
+    assert!(last.age > Nanos(0) && last.resident.is_some());
+}
