@@ -19,6 +19,6 @@ pub use machine::{
     NODES_MAX, Node, Origin, Package, Provenance, check_name,
 };
 pub use plan::{Factors, Intensity, Kind, Left, Outcome, Pages, Plan, Refusal, Step, Trigger, Why};
-pub use snapshot::{NodeSeen, PerNode, ProcessSeen, Snapshot, Standing, TaskId, ThreadSeen};
+pub use snapshot::{NodeSeen, PerNode, ProcessSeen, Snapshot, Standing, Task, TaskId, ThreadSeen};
 pub use synthetic::{SyntheticError, SyntheticSpec};
 pub use units::{Bytes, Distance, Nanos, ParseBytesError};

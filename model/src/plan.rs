@@ -242,4 +242,6 @@ pub enum Refusal {
     Cpuset,
     /// The kernel is too old, or was built without it.
     Unsupported,
+    /// Whether somebody set a policy for parts of its memory is unknown: it is too large to ask, or we may not.
+    PolicyUnknown,
 }

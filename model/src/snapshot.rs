@@ -26,6 +26,17 @@ impl fmt::Display for TaskId {
     }
 }
 
+/// A thread with what it may have inherited from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Which.
+    pub thread: TaskId,
+    /// Its process.
+    pub process: TaskId,
+    /// The number of that process's parent.
+    pub parent: u32,
+}
+
 /// So many of something on each node. Nodes with none are left out.
 pub type PerNode = BTreeMap<NodeId, u64>;
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use quartier_model::{
-    CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Snapshot, Standing,
-    SyntheticSpec, TaskId,
+    Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Refusal, Snapshot,
+    Standing, SyntheticSpec, Task, TaskId,
 };
 use quartier_observe::Host;
 use quartier_observe::tasks::{Denied, Kernel, Monitor, Rules, Who};
@@ -49,8 +49,8 @@ impl Kernel for Fake {
         self.held.get(&thread.id).copied()
     }
 
-    fn is_ours(&self, thread: TaskId, _affinity: &CpuList) -> bool {
-        self.held.contains_key(&thread.id)
+    fn owns(&self, task: &Task, _affinity: &CpuList, _whole: &CpuList) -> bool {
+        self.held.contains_key(&task.thread.id)
     }
 }
 
@@ -276,6 +276,23 @@ fn rules_say_who_is_left_alone() {
     let mut world = World::new(Rules { never, ..Rules::default() });
     world.process(PID, 500, &[40]);
     assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).standing, Standing::OptedOut);
+}
+
+#[test]
+fn what_may_be_moved_is_what_nobody_bound() {
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &[40, 41]);
+    world.write("proc/40/maps", "100000-300000 rw-p 0 00:00 0\n400000-500000 rw-p 0 00:00 0\n");
+    world.write("proc/40/numa_maps", "1000 default\n100000 default\n400000 interleave:0-1\n");
+    world.periods(10, &[(40, 50, 0)]);
+    let process = TaskId { id: PID, start_ticks: 500 };
+    assert_eq!(world.monitor.movable(process, Bytes(4 << 20)), Ok(vec![(0x10_0000, 0x30_0000)]));
+    assert_eq!(world.monitor.movable(process, Bytes(1 << 20)), Err(Refusal::PolicyUnknown));
+    let other = TaskId { start_ticks: 501, ..process };
+    assert_eq!(world.monitor.movable(other, Bytes(4 << 20)), Err(Refusal::Ended));
+    let tids: Vec<_> = world.monitor.tasks_of(process).iter().map(|task| task.thread.id).collect();
+    assert_eq!(tids, [40, 41], "the one that sleeps, too");
+    assert_eq!(*world.monitor.whole_of(process), "0-7".parse().unwrap());
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod memory_policy;
 mod program;
 mod report;
 mod rung;
+pub mod scheduler;
 mod seats;
 
 pub use affinity::is_gone;

@@ -90,6 +90,32 @@ pub fn query_nodes(pages: &[usize], status: &mut [i32]) -> SysResult {
     }
 }
 
+/// The same of another process's pages.
+pub fn query_nodes_of(pid: i32, pages: &[u64], status: &mut [i32]) -> SysResult {
+    assert!(status.len() >= pages.len());
+    // SAFETY: as above.
+    unsafe {
+        syscall!(Sysno::move_pages, pid, pages.len(), pages.as_ptr(), 0, status.as_mut_ptr(), 0)
+    }
+}
+
+/// Moves pages of another process to nodes, those alone that no third one maps.
+pub fn move_pages_of(pid: i32, pages: &[u64], nodes: &[i32], status: &mut [i32]) -> SysResult {
+    assert!(status.len() >= pages.len() && nodes.len() >= pages.len());
+    // SAFETY: three arrays of the length given; moving a page keeps its contents.
+    unsafe {
+        syscall!(
+            Sysno::move_pages,
+            pid,
+            pages.len(),
+            pages.as_ptr(),
+            nodes.as_ptr(),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE
+        )
+    }
+}
+
 /// Moves pages of this process to nodes.
 pub fn move_pages(pages: &[usize], nodes: &[i32], status: &mut [i32]) -> SysResult {
     assert!(status.len() >= pages.len() && nodes.len() >= pages.len());

@@ -23,6 +23,15 @@ impl CpuBits {
     /// No CPU.
     pub const EMPTY: Self = Self { words: [0; NR_CPU_WORDS] };
 
+    /// Every CPU that a kernel can have.
+    pub const ALL: Self = Self { words: [u64::MAX; NR_CPU_WORDS] };
+
+    /// Whether all of them are in another set, too.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.intersection(other) == *self
+    }
+
     /// Adds a CPU; ids over 8191 are left out.
     pub fn insert(&mut self, os_id: u32) {
         if let Some(word) = self.words.get_mut(os_id as usize / 64) {

@@ -17,7 +17,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quartier_model::{CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Snapshot, TaskId};
+use quartier_model::{
+    Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task, TaskId,
+};
 
 use crate::{CpuTimes, Host, Result, parse};
 use files::Files;
@@ -67,8 +69,9 @@ pub trait Kernel {
     /// The node that we hold a thread on.
     fn held_on(&self, thread: TaskId) -> Option<NodeId>;
 
-    /// Whether an affinity of a thread is what we set.
-    fn is_ours(&self, thread: TaskId, affinity: &CpuList) -> bool;
+    /// Whether an affinity that a thread has is what we set, for it or for whoever made it. `whole` is what its cpuset
+    /// leaves to it.
+    fn owns(&self, task: &Task, affinity: &CpuList, whole: &CpuList) -> bool;
 }
 
 /// Watches the tasks of one machine.
@@ -152,6 +155,35 @@ impl Monitor {
     #[must_use]
     pub fn nr_processes(&self) -> usize {
         self.processes.len()
+    }
+
+    /// All threads of a process, sleeping ones too; none if it has ended.
+    #[must_use]
+    pub fn tasks_of(&self, process: TaskId) -> Vec<Task> {
+        self.find(process).map(Process::tasks).unwrap_or_default()
+    }
+
+    /// The CPUs that the cpuset of a process leaves to it.
+    #[must_use]
+    pub fn whole_of(&self, process: TaskId) -> &CpuList {
+        self.find(process).and_then(Process::whole).unwrap_or(&self.around.online)
+    }
+
+    /// The ranges of its memory that may be moved, if it has no more than `resident_max`.
+    ///
+    /// # Errors
+    /// When it has more, has ended, or may not be asked.
+    pub fn movable(
+        &mut self,
+        process: TaskId,
+        resident_max: Bytes,
+    ) -> std::result::Result<Vec<(u64, u64)>, Refusal> {
+        let found = self.processes.get(&process.id).filter(|found| found.id == process);
+        found.ok_or(Refusal::Ended)?.movable(&mut self.files, resident_max)
+    }
+
+    fn find(&self, process: TaskId) -> Option<&Process> {
+        self.processes.get(&process.id).filter(|found| found.id == process)
     }
 
     /// Looks once, `at` being the time since the Monitor began.

@@ -1,6 +1,8 @@
 //! Where a process's own pages lie, from a sample: the mappings that can hold any, and addresses in
 //! them.
 
+use std::collections::BTreeSet;
+
 /// Bytes of a base page.
 pub const PAGE: u64 = 4096;
 
@@ -26,6 +28,20 @@ impl Mappings {
         mappings
     }
 
+    /// The ranges, from the first byte of each to its end, without those of which somebody set the policy:
+    /// `policies` is `proc/PID/numa_maps` (Linux Documentation/admin-guide/mm/numa_memory_policy.rst).
+    pub fn movable(&self, policies: &[u8]) -> Vec<(u64, u64)> {
+        let set: BTreeSet<u64> =
+            policies.split(|byte| *byte == b'\n').filter_map(start_with_policy).collect();
+        let ends = self.ranges.iter().skip(1).map(|(_, before)| *before).chain([self.nr_pages]);
+        let ranges = self
+            .ranges
+            .iter()
+            .zip(ends)
+            .map(|((first, before), end)| (first * PAGE, (first + end - before) * PAGE));
+        ranges.filter(|(start, _)| !set.contains(start)).collect()
+    }
+
     /// So many addresses of pages, spread evenly with a random offset each, in rising order.
     pub fn pick(&self, nr: u64, random: &mut Random, into: &mut Vec<u64>) {
         into.clear();
@@ -43,6 +59,13 @@ impl Mappings {
         let (first, before) = self.ranges[at];
         first + (index - before)
     }
+}
+
+/// The start of a mapping that has a policy of its own.
+fn start_with_policy(line: &[u8]) -> Option<u64> {
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let start = u64::from_str_radix(words.next()?, 16).ok()?;
+    (words.next()? != "default").then_some(start)
 }
 
 /// `start-end perms offset device inode path`.
@@ -97,6 +120,14 @@ mod tests {
         assert_eq!(picked, [0x55e0_0000, 0x55e0_1000, 0x55e0_2000, 0x7f30_0000]);
         Mappings::parse(b"").pick(100, &mut Random(1), &mut picked);
         assert!(picked.is_empty());
+    }
+
+    #[test]
+    fn what_somebody_bound_is_not_movable() {
+        let mappings = Mappings::parse(MAPS.as_bytes());
+        let all = [(0x55e0_0000, 0x55e0_3000), (0x7f30_0000, 0x7f30_1000)];
+        assert_eq!(mappings.movable(b"55e00000 default heap anon=1\nrubbish\n"), all);
+        assert_eq!(mappings.movable(b"55e00000 bind:1 heap anon=1\n"), all[1..]);
     }
 
     proptest! {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use quartier_model::{
-    Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Standing, TaskId,
-    ThreadSeen,
+    Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Refusal, Standing,
+    Task, TaskId, ThreadSeen,
 };
 
 use super::files::Files;
@@ -20,6 +20,7 @@ use super::{Kernel, LOOK_AT_BUSY, LOOK_AT_IDLE, LOOK_AT_STANDING, NANOS_PER_TICK
 pub struct Process {
     pub id: TaskId,
     name: String,
+    parent: u32,
     threads: BTreeMap<u32, Watched>,
     /// Its CPU time when it was looked at last.
     cpu: Nanos,
@@ -76,6 +77,7 @@ impl Process {
         Some(Self {
             id: TaskId { id: pid, start_ticks: stat.start_ticks },
             name: String::from_utf8_lossy(stat.name).into_owned(),
+            parent: stat.parent,
             threads: BTreeMap::new(),
             cpu: Nanos(0),
             explained: Nanos(0),
@@ -237,7 +239,8 @@ impl Process {
             let tid = thread.id.id;
             let affinity = look.kernel.affinity(tid)?;
             let is_set = standing::is_affinity_set(&affinity, cpuset.cpus.as_ref(), look.online);
-            if is_set && !look.kernel.is_ours(thread.id, &affinity) {
+            let whole = cpuset.cpus.as_ref().unwrap_or(look.online);
+            if !look.kernel.owns(&self.task(thread), &affinity, whole) && is_set {
                 return Some(Standing::AffinitySet);
             }
             let folder = format!("proc/{}/task/{tid}", self.id.id);
@@ -245,6 +248,40 @@ impl Process {
         };
         let busy = self.threads.values().filter(|thread| thread.busy.is_some());
         busy.map(|thread| (thread.id.id, standing(thread).unwrap_or(Standing::Unknown))).collect()
+    }
+
+    fn task(&self, thread: &Watched) -> Task {
+        Task { thread: thread.id, process: self.id, parent: self.parent }
+    }
+
+    /// All of its threads, sleeping ones too, as they were when they were looked through last.
+    pub fn tasks(&self) -> Vec<Task> {
+        self.threads.values().map(|thread| self.task(thread)).collect()
+    }
+
+    /// The CPUs that its cpuset leaves to it; `None`: all, or it is not known yet.
+    pub fn whole(&self) -> Option<&CpuList> {
+        self.standing.as_ref()?.cpuset.cpus.as_ref()
+    }
+
+    /// The ranges of its memory that may be moved. To know them the kernel walks all of its pages, under a
+    /// lock that the program may need: not if they are more than `resident_max`.
+    pub fn movable(
+        &self,
+        files: &mut Files,
+        resident_max: Bytes,
+    ) -> Result<Vec<(u64, u64)>, Refusal> {
+        let resident = self.standing.as_ref().and_then(|standing| standing.resident);
+        if resident.is_none_or(|resident| resident > resident_max) {
+            return Err(Refusal::PolicyUnknown);
+        }
+        let mut read = |name| match files.read(&format!("proc/{}/{name}", self.id.id)) {
+            Ok(Some(text)) => Ok(text.to_vec()),
+            Ok(None) => Err(Refusal::Ended),
+            Err(_) => Err(Refusal::PolicyUnknown),
+        };
+        let (mappings, policies) = (read("maps")?, read("numa_maps")?);
+        Ok(Mappings::parse(&mappings).movable(&policies))
     }
 
     /// Asks where some of its pages lie; `None`: nobody may know.

@@ -9,6 +9,8 @@ use crate::ThreadTimes;
 pub struct Stat<'a> {
     /// At most 15 bytes, which may be any.
     pub name: &'a [u8],
+    /// 0: the kernel's first two processes have none.
+    pub parent: u32,
     pub is_kernel_thread: bool,
     /// User and system time of all its threads, if this is a process's.
     pub cpu_ticks: u64,
@@ -37,6 +39,7 @@ impl<'a> Stat<'a> {
         // A name may hold parentheses itself.
         let close = text.iter().rposition(|byte| *byte == b')').filter(|close| *close > open)?;
         let mut fields = Fields { rest: &text[close + 1..], at: 2 };
+        let parent = fields.number(4)?.try_into().ok()?;
         let flags = fields.number(9)?;
         let cpu_ticks = fields.number(14)?.checked_add(fields.number(15)?)?;
         let nr_threads = fields.number(20)?.try_into().ok()?;
@@ -48,6 +51,7 @@ impl<'a> Stat<'a> {
         };
         Some(Self {
             name: &text[open + 1..close],
+            parent,
             is_kernel_thread: flags & KERNEL_THREAD != 0,
             cpu_ticks,
             nr_threads,

@@ -1,0 +1,262 @@
+//! The Scheduler (UNAS, algorithm 3): holds threads on nodes and moves their pages, as a plan says, and
+//! takes all of it back.
+//!
+//! Whatever it is about to change it writes into a journal first, with what was there before; so a Scheduler
+//! that comes after one that was killed can restore it. Nobody's affinity is changed but one that nobody else
+//! set; that is asked of the kernel again just before.
+
+mod blocks;
+mod holds;
+mod journal;
+mod mover;
+mod task;
+
+use std::collections::VecDeque;
+
+use quartier_model::{
+    Bytes, CpuList, Machine, Nanos, NodeId, Outcome, Pages as PagesTo, Refusal, Step, Task, TaskId,
+};
+use quartier_session::CpuBits;
+
+pub use blocks::Block;
+pub use holds::{Held, HoldError, Holds};
+pub use journal::{Changes, Entry, Journal, JournalError};
+pub use mover::{Batch, Goal, Move, PageCalls, Pages, ProcessPages};
+
+/// A step with what is to be known about its process.
+#[derive(Clone, Debug)]
+pub struct Order<'a> {
+    /// What to do.
+    pub step: &'a Step,
+    /// All threads of the process that may be placed, sleeping ones too.
+    pub tasks: &'a [Task],
+    /// The CPUs that its cpuset leaves to it, or all that are online.
+    pub whole: &'a CpuList,
+    /// The ranges of its memory that may be moved, or why none may.
+    pub pages: Result<Pages, Refusal>,
+}
+
+/// Carries plans out.
+#[derive(Debug)]
+pub struct Scheduler {
+    machine: Machine,
+    journal: Journal,
+    holds: Holds,
+    moves: VecDeque<(Move, Outcome)>,
+}
+
+impl Scheduler {
+    /// One that goes on where an earlier one has ended.
+    #[must_use]
+    pub fn new(machine: Machine, journal: Journal) -> Self {
+        let holds = journal.holds();
+        Self { machine, journal, holds, moves: VecDeque::new() }
+    }
+
+    /// Threads that are held.
+    #[must_use]
+    pub fn holds(&self) -> &Holds {
+        &self.holds
+    }
+
+    /// What has been changed and not been taken back.
+    #[must_use]
+    pub fn changes(&self) -> &Changes {
+        self.journal.changes()
+    }
+
+    /// Whether an affinity is what we set, for the thread or for whoever made it: then it is held from now on.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn owns(
+        &mut self,
+        task: &Task,
+        now: &CpuList,
+        whole: &CpuList,
+    ) -> Result<bool, JournalError> {
+        let (now, whole) = (now.iter().collect(), whole.iter().collect());
+        let is_ours = self.holds.is_ours(task, &now, &whole);
+        if let Some(held) = self.holds.adopt(task, &now, &whole) {
+            self.journal.write(Entry::Hold(task.thread, held))?;
+        } else if !is_ours && self.holds.node_of(task.thread).is_some() {
+            // Somebody else places it now.
+            self.forget(task.thread)?;
+        }
+        Ok(is_ours)
+    }
+
+    /// Begins a step. What holding threads came to is part of the outcome that [`Self::go_on`] gives when its pages
+    /// are moved.
+    ///
+    /// # Errors
+    /// When the journal cannot be written: then nothing more is done.
+    pub fn begin(&mut self, at: Nanos, order: Order<'_>) -> Result<(), JournalError> {
+        let Order { step, tasks, whole, pages } = order;
+        let whole: CpuBits = whole.iter().collect();
+        let mut outcome = Outcome {
+            at,
+            process: step.process,
+            threads_held: 0,
+            threads_left: 0,
+            moved: Bytes(0),
+            stayed: Bytes(0),
+            refusal: None,
+        };
+        for task in tasks {
+            let listed = step.threads.iter().find(|(thread, _)| *thread == task.thread);
+            let node = match (listed, step.others) {
+                (Some((_, node)), _) => *node,
+                (None, Some(node)) => Some(node),
+                (None, None) => continue,
+            };
+            match self.place(task, node, &whole)? {
+                Ok(()) => outcome.threads_held += 1,
+                Err(HoldError::NotPermitted) => outcome.refusal = Some(Refusal::NotPermitted),
+                Err(HoldError::Cpuset) => outcome.refusal = Some(Refusal::Cpuset),
+                Err(HoldError::Ended | HoldError::SetBySomebody) => outcome.threads_left += 1,
+            }
+        }
+        self.begin_move(step, pages, outcome);
+        Ok(())
+    }
+
+    fn begin_move(&mut self, step: &Step, pages: Result<Pages, Refusal>, mut outcome: Outcome) {
+        // An earlier move of the same process ends where it is.
+        self.moves.retain(|(running, _)| running.process() != step.process);
+        let goal = match step.pages {
+            PagesTo::Stay => None,
+            PagesTo::To { node, .. } => Some(Goal::Node(self.machine.nodes()[node.index()].os_id)),
+            PagesTo::Back => Some(self.way_back(step.process)),
+            // Who uses which page is not known here yet.
+            PagesTo::ToUsers { .. } => {
+                outcome.refusal = outcome.refusal.or(Some(Refusal::Unsupported));
+                None
+            }
+        };
+        let pages = match (&goal, pages) {
+            (Some(_), Ok(pages)) => pages,
+            (Some(_), Err(refusal)) => {
+                outcome.refusal = outcome.refusal.or(Some(refusal));
+                Pages::new()
+            }
+            (None, _) => Pages::new(),
+        };
+        let goal = goal.unwrap_or(Goal::Blocks(Vec::new()));
+        self.moves.push_back((Move::new(step.process, goal, &pages), outcome));
+    }
+
+    fn way_back(&self, process: TaskId) -> Goal {
+        let moved = self.journal.changes().moved.get(&process);
+        let back = |block: &Block| (block.index, block.from);
+        Goal::Blocks(moved.into_iter().flat_map(|blocks| blocks.values()).map(back).collect())
+    }
+
+    /// Moves about so many pages; gives the outcomes of steps that are done.
+    ///
+    /// # Errors
+    /// When the journal cannot be written: then nothing more is moved.
+    pub fn go_on(&mut self, at: Nanos, pages_max: u64) -> Result<Vec<Outcome>, JournalError> {
+        let mut done = Vec::new();
+        let mut left = pages_max;
+        while let Some((running, _)) = self.moves.front_mut() {
+            let process = running.process();
+            if !running.is_done() && left == 0 {
+                break;
+            }
+            if !task::is_there(process) {
+                running.stop(Refusal::Ended);
+            }
+            let journal = &mut self.journal;
+            let note = |block| journal.write(Entry::Moved(process, vec![block]));
+            let batch = running.go_on(&mut ProcessPages(process.id), left, note)?;
+            left = left.saturating_sub(batch.moved + batch.asked / 20);
+            if running.is_done()
+                && let Some((finished, begun)) = self.moves.pop_front()
+            {
+                done.push(finished.outcome(at, &begun));
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whether pages are still to be moved.
+    #[must_use]
+    pub fn is_moving(&self) -> bool {
+        !self.moves.is_empty()
+    }
+
+    /// What its process has had back, or taken along when it ended.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn is_back(&mut self, process: TaskId) -> Result<(), JournalError> {
+        if self.journal.changes().moved.contains_key(&process) {
+            self.journal.write(Entry::Back(process))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets whoever has ended.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn sweep(&mut self) -> Result<(), JournalError> {
+        for thread in self.holds.ended() {
+            self.forget(thread)?;
+        }
+        let moved = self.journal.changes().moved.keys();
+        let ended: Vec<_> = moved.copied().filter(|process| !task::is_there(*process)).collect();
+        ended.into_iter().try_for_each(|process| self.is_back(process))
+    }
+
+    /// Lets every thread go, or those of one process; gives those that somebody else places meanwhile, or that
+    /// may not be touched any more.
+    ///
+    /// # Errors
+    /// When the journal cannot be written. All have been let go then, but are still in it.
+    pub fn release(
+        &mut self,
+        of: Option<TaskId>,
+    ) -> Result<Vec<(TaskId, HoldError)>, JournalError> {
+        let is_of = |held: &Held| of.is_none_or(|process| held.process == process);
+        let all: Vec<_> =
+            self.holds.iter().filter(|(_, held)| is_of(held)).map(|(thread, _)| *thread).collect();
+        let refused = all
+            .iter()
+            .filter_map(|thread| self.holds.release(*thread).err().map(|error| (*thread, error)));
+        let refused = refused.collect();
+        all.into_iter().try_for_each(|thread| self.journal.write(Entry::Free(thread)))?;
+        Ok(refused)
+    }
+
+    /// Holds a thread on a node, or lets it go.
+    fn place(
+        &mut self,
+        task: &Task,
+        node: Option<NodeId>,
+        whole: &CpuBits,
+    ) -> Result<Result<(), HoldError>, JournalError> {
+        let Some(node) = node else {
+            let released = self.holds.release(task.thread);
+            self.journal.write(Entry::Free(task.thread))?;
+            return Ok(released);
+        };
+        let cpus: CpuBits = self.machine.node_cpu_list(node).iter().collect();
+        let held = match self.holds.prepare(task, node, &cpus, whole) {
+            Ok(held) => held,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.journal.write(Entry::Hold(task.thread, held.clone()))?;
+        let done = self.holds.hold(task.thread, held);
+        if done.is_err() && self.holds.node_of(task.thread).is_none() {
+            self.journal.write(Entry::Free(task.thread))?;
+        }
+        Ok(done)
+    }
+
+    fn forget(&mut self, thread: TaskId) -> Result<(), JournalError> {
+        self.holds.forget(thread);
+        self.journal.write(Entry::Free(thread))
+    }
+}
