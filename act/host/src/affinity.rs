@@ -1,6 +1,7 @@
 //! Affinities of any thread, on machines of any size (`rustix` and `nix` stop at 1024 CPUs).
 
 use quartier_kernel::sys::{self, SysResult};
+use quartier_model::CpuList;
 use quartier_session::CpuBits;
 
 /// The affinity of a thread; 0: of the caller.
@@ -8,6 +9,12 @@ pub fn get(tid: u32) -> SysResult<CpuBits> {
     let mut bits = CpuBits::EMPTY;
     sys::affinity(tid as i32, &mut bits.words)?;
     Ok(bits)
+}
+
+/// The CPUs that a thread may run on; `None` when it has ended.
+#[must_use]
+pub fn affinity_of(tid: u32) -> Option<CpuList> {
+    get(tid).ok().map(|bits| bits.iter().collect())
 }
 
 /// Sets it.

@@ -11,7 +11,7 @@ mod rung;
 pub mod scheduler;
 mod seats;
 
-pub use affinity::is_gone;
+pub use affinity::{affinity_of, is_gone};
 pub use launch::{LaunchError, Launched, Meanwhile, Request, Start, TreeFiles, launch, replace};
 pub use memory_policy::MemoryPolicy;
 pub use program::{Obstacle, Program, ProgramError};

@@ -17,6 +17,7 @@
 
 mod arrange;
 mod judge;
+pub mod log;
 mod plan;
 mod pressure;
 mod terms;

@@ -4,6 +4,7 @@ use quartier_model::{
     Bytes, Kind, Nanos, NodeId, Outcome, Pages, PerNode, Plan, Snapshot, Standing, Trigger, Why,
 };
 
+use super::log::{LOG_FORMAT, Line, Replay, Replayed};
 use super::world::{Process, SECOND, World, id, process, runs_on};
 use super::{Reporter, Settings, State};
 
@@ -253,8 +254,15 @@ fn a_replay_gives_the_same_plans() {
     let all = (0..8).map(|at| process(&[(0, 99 + 13 * u64::from(at)), (1, 7)], &[at])).collect();
     let mut world = World::new(4, 2, all);
     let mut reporter = world.reporter();
-    let mut log: Vec<(String, String, Vec<Outcome>)> = Vec::new();
-    for _ in 0..40 {
+    let mut log = vec![json(&Line::Begin {
+        format: LOG_FORMAT,
+        unix_seconds: 0,
+        machine: world.machine.clone(),
+        settings: settings.clone(),
+        state: State::default(),
+    })];
+    let mut nr_plans = 0;
+    for at in 0..40 {
         world.at = Nanos(world.at.0 + SECOND);
         let snapshot = world.snapshot();
         let triggers = reporter.triggers(&snapshot);
@@ -262,22 +270,47 @@ fn a_replay_gives_the_same_plans() {
             continue;
         }
         let plan = reporter.plan(triggers, &snapshot);
-        let outcomes: Vec<_> =
-            plan.steps.iter().map(|step| world_outcome(&mut world, step)).collect();
-        outcomes.iter().for_each(|outcome| reporter.outcome(outcome));
-        log.push((json(&snapshot), json(&plan), outcomes));
+        let steps = plan.steps.clone();
+        log.push(json(&Line::Decided { snapshot, plan }));
+        nr_plans += 1;
+        for step in &steps {
+            let outcome = world_outcome(&mut world, step);
+            reporter.outcome(&outcome);
+            log.push(json(&Line::Outcome(outcome)));
+        }
+        if at % 8 == 7 {
+            // A log that is begun anew has what is remembered, and nothing else.
+            let (machine, settings) = (world.machine.clone(), settings.clone());
+            let state = reporter.state().clone();
+            log.push(json(&Line::Begin {
+                format: LOG_FORMAT,
+                unix_seconds: 0,
+                machine,
+                settings,
+                state,
+            }));
+        }
     }
-    assert!(log.len() > 1);
-    let mut state = State::default();
-    for (snapshot, plan, outcomes) in log {
-        // A new one each time, which knows what was written down and nothing else.
-        let mut reporter = Reporter::new(world.machine.clone(), settings.clone(), state);
-        let snapshot: Snapshot = serde_json::from_str(&snapshot).unwrap();
-        let was: Plan = serde_json::from_str(&plan).unwrap();
-        assert_eq!(json(&reporter.plan(was.triggers, &snapshot)), plan);
-        outcomes.iter().for_each(|outcome| reporter.outcome(outcome));
-        state = serde_json::from_str(&json(reporter.state())).unwrap();
+    assert!(nr_plans > 1);
+    let mut replay = Replay::default();
+    let mut nr_same = 0;
+    for line in &log {
+        match replay.line(serde_json::from_str(line).unwrap()) {
+            Replayed::Same => nr_same += 1,
+            Replayed::Other => {}
+            other => panic!("{other:?}"),
+        }
     }
+    assert_eq!(nr_same, nr_plans);
+    // Somebody changed a snapshot: another plan.
+    let changed = log.iter().map(|line| line.replace("\"ran\":1000000000", "\"ran\":1"));
+    let mut replay = Replay::default();
+    let replayed: Vec<_> =
+        changed.map(|line| replay.line(serde_json::from_str(&line).unwrap())).collect();
+    assert!(replayed.iter().any(|replayed| matches!(replayed, Replayed::Differs(_))));
+    let mut nothing_before = Replay::default();
+    let decided = serde_json::from_str(&log[1]).unwrap();
+    assert!(matches!(nothing_before.line(decided), Replayed::Unusable));
 }
 
 fn world_outcome(world: &mut World, step: &quartier_model::Step) -> Outcome {

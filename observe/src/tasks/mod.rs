@@ -74,6 +74,14 @@ pub trait Kernel {
     fn owns(&self, task: &Task, affinity: &CpuList, whole: &CpuList) -> bool;
 }
 
+/// The ranges of a process's memory that may be moved, however much it is.
+///
+/// # Errors
+/// When it has ended, or may not be asked.
+pub fn movable_of(root: &Path, pid: u32) -> std::result::Result<Vec<(u64, u64)>, Refusal> {
+    process::movable(&mut Files::below(root), pid)
+}
+
 /// Watches the tasks of one machine.
 #[derive(Debug)]
 pub struct Monitor {

@@ -275,13 +275,7 @@ impl Process {
         if resident.is_none_or(|resident| resident > resident_max) {
             return Err(Refusal::PolicyUnknown);
         }
-        let mut read = |name| match files.read(&format!("proc/{}/{name}", self.id.id)) {
-            Ok(Some(text)) => Ok(text.to_vec()),
-            Ok(None) => Err(Refusal::Ended),
-            Err(_) => Err(Refusal::PolicyUnknown),
-        };
-        let (mappings, policies) = (read("maps")?, read("numa_maps")?);
-        Ok(Mappings::parse(&mappings).movable(&policies))
+        movable(files, self.id.id)
     }
 
     /// Asks where some of its pages lie; `None`: nobody may know.
@@ -373,4 +367,15 @@ impl Process {
             instructions: None,
         })
     }
+}
+
+/// The ranges of a process's memory that may be moved.
+pub fn movable(files: &mut Files, pid: u32) -> Result<Vec<(u64, u64)>, Refusal> {
+    let mut read = |name| match files.read(&format!("proc/{pid}/{name}")) {
+        Ok(Some(text)) => Ok(text.to_vec()),
+        Ok(None) => Err(Refusal::Ended),
+        Err(_) => Err(Refusal::PolicyUnknown),
+    };
+    let (mappings, policies) = (read("maps")?, read("numa_maps")?);
+    Ok(Mappings::parse(&mappings).movable(&policies))
 }

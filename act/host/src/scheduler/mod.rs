@@ -14,7 +14,8 @@ mod task;
 use std::collections::VecDeque;
 
 use quartier_model::{
-    Bytes, CpuList, Machine, Nanos, NodeId, Outcome, Pages as PagesTo, Refusal, Step, Task, TaskId,
+    Bytes, CpuList, Kind, Machine, Nanos, NodeId, Outcome, Pages as PagesTo, Refusal, Step, Task,
+    TaskId,
 };
 use quartier_session::CpuBits;
 
@@ -34,6 +35,31 @@ pub struct Order<'a> {
     pub whole: &'a CpuList,
     /// The ranges of its memory that may be moved, or why none may.
     pub pages: Result<Pages, Refusal>,
+}
+
+/// What [`Scheduler::undo`] took back.
+#[derive(Debug, Default)]
+pub struct Undone {
+    /// Threads that were held.
+    pub threads: usize,
+    /// Those that were not let go, because somebody else has placed them meanwhile, or it is not permitted.
+    pub refused: Vec<(TaskId, HoldError)>,
+    /// What came of moving pages back, by process.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What has come of a step so far.
+#[must_use]
+pub fn nothing_done(process: TaskId, at: Nanos) -> Outcome {
+    Outcome {
+        at,
+        process,
+        threads_held: 0,
+        threads_left: 0,
+        moved: Bytes(0),
+        stayed: Bytes(0),
+        refusal: None,
+    }
 }
 
 /// Carries plans out.
@@ -94,22 +120,14 @@ impl Scheduler {
     pub fn begin(&mut self, at: Nanos, order: Order<'_>) -> Result<(), JournalError> {
         let Order { step, tasks, whole, pages } = order;
         let whole: CpuBits = whole.iter().collect();
-        let mut outcome = Outcome {
-            at,
-            process: step.process,
-            threads_held: 0,
-            threads_left: 0,
-            moved: Bytes(0),
-            stayed: Bytes(0),
-            refusal: None,
-        };
+        let mut outcome = nothing_done(step.process, at);
+        if step.kind == Kind::TakeBack {
+            self.release(Some(step.process))?;
+        }
         for task in tasks {
             let listed = step.threads.iter().find(|(thread, _)| *thread == task.thread);
-            let node = match (listed, step.others) {
-                (Some((_, node)), _) => *node,
-                (None, Some(node)) => Some(node),
-                (None, None) => continue,
-            };
+            // Whoever is not to be held has been let go.
+            let Some(node) = listed.map_or(step.others, |(_, node)| *node) else { continue };
             match self.place(task, node, &whole)? {
                 Ok(()) => outcome.threads_held += 1,
                 Err(HoldError::NotPermitted) => outcome.refusal = Some(Refusal::NotPermitted),
@@ -149,7 +167,7 @@ impl Scheduler {
     fn way_back(&self, process: TaskId) -> Goal {
         let moved = self.journal.changes().moved.get(&process);
         let back = |block: &Block| (block.index, block.from);
-        Goal::Blocks(moved.into_iter().flat_map(|blocks| blocks.values()).map(back).collect())
+        Goal::Back(moved.into_iter().flat_map(|blocks| blocks.values()).map(back).collect())
     }
 
     /// Moves about so many pages; gives the outcomes of steps that are done.
@@ -168,13 +186,21 @@ impl Scheduler {
                 running.stop(Refusal::Ended);
             }
             let journal = &mut self.journal;
-            let note = |block| journal.write(Entry::Moved(process, vec![block]));
+            let is_back = running.is_back();
+            // On the way back what is in the journal stays there until all of it is done.
+            let note = |block| match is_back {
+                true => Ok(()),
+                false => journal.write(Entry::Moved(process, vec![block])),
+            };
             let batch = running.go_on(&mut ProcessPages(process.id), left, note)?;
             left = left.saturating_sub(batch.moved + batch.asked / 20);
             if running.is_done()
                 && let Some((finished, begun)) = self.moves.pop_front()
             {
                 done.push(finished.outcome(at, &begun));
+                if is_back {
+                    self.is_back(process)?;
+                }
             }
         }
         Ok(done)
@@ -186,11 +212,43 @@ impl Scheduler {
         !self.moves.is_empty()
     }
 
+    /// Takes everything back: lets all threads go, and moves all pages to where they were. `pages` says what may be
+    /// moved of a process, `progress` hears how many processes are left. Gives what could not be taken back.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn undo(
+        &mut self,
+        mut pages: impl FnMut(TaskId) -> Result<Pages, Refusal>,
+        mut progress: impl FnMut(usize),
+    ) -> Result<Undone, JournalError> {
+        let threads = self.holds.len();
+        self.moves.clear();
+        let mut undone = Undone { threads, refused: self.release(None)?, ..Undone::default() };
+        let processes: Vec<_> = self.journal.changes().moved.keys().copied().collect();
+        for (at, process) in processes.iter().enumerate() {
+            progress(processes.len() - at);
+            let step = Step {
+                process: *process,
+                kind: Kind::TakeBack,
+                threads: Vec::new(),
+                others: None,
+                pages: PagesTo::Back,
+                gain: 0.0,
+                cost: Nanos(0),
+            };
+            self.begin_move(&step, pages(*process), nothing_done(*process, Nanos(0)));
+            undone.outcomes.extend(self.go_on(Nanos(0), u64::MAX)?);
+            self.is_back(*process)?;
+        }
+        Ok(undone)
+    }
+
     /// What its process has had back, or taken along when it ended.
     ///
     /// # Errors
     /// When the journal cannot be written.
-    pub fn is_back(&mut self, process: TaskId) -> Result<(), JournalError> {
+    fn is_back(&mut self, process: TaskId) -> Result<(), JournalError> {
         if self.journal.changes().moved.contains_key(&process) {
             self.journal.write(Entry::Back(process))?;
         }
@@ -230,18 +288,13 @@ impl Scheduler {
         Ok(refused)
     }
 
-    /// Holds a thread on a node, or lets it go.
+    /// Holds a thread on a node.
     fn place(
         &mut self,
         task: &Task,
-        node: Option<NodeId>,
+        node: NodeId,
         whole: &CpuBits,
     ) -> Result<Result<(), HoldError>, JournalError> {
-        let Some(node) = node else {
-            let released = self.holds.release(task.thread);
-            self.journal.write(Entry::Free(task.thread))?;
-            return Ok(released);
-        };
         let cpus: CpuBits = self.machine.node_cpu_list(node).iter().collect();
         let held = match self.holds.prepare(task, node, &cpus, whole) {
             Ok(held) => held,

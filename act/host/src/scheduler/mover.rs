@@ -48,6 +48,8 @@ pub enum Goal {
     Node(NodeOsId),
     /// Each block to a node of its own: its index, and the node. Others stay.
     Blocks(Vec<(u64, NodeOsId)>),
+    /// The same, being where they were before.
+    Back(Vec<(u64, NodeOsId)>),
 }
 
 /// Ranges of addresses whose pages may be moved, in rising order.
@@ -106,6 +108,12 @@ impl Move {
     #[must_use]
     pub fn process(&self) -> TaskId {
         self.process
+    }
+
+    /// Whether it takes pages to where they were.
+    #[must_use]
+    pub fn is_back(&self) -> bool {
+        matches!(self.goal, Goal::Back(_))
     }
 
     /// Whether nothing is left to do.
@@ -180,7 +188,7 @@ impl Move {
         let index = start / (BLOCK_PAGES * PAGE);
         match &self.goal {
             Goal::Node(node) => Some(*node),
-            Goal::Blocks(blocks) => {
+            Goal::Blocks(blocks) | Goal::Back(blocks) => {
                 let at = blocks.binary_search_by_key(&index, |(index, _)| *index).ok()?;
                 Some(blocks[at].1)
             }
@@ -435,7 +443,7 @@ mod tests {
             prop_assert_eq!(outcome.moved.0 / PAGE, gone);
             prop_assert_eq!(blocks.iter().map(|block| u64::from(block.pages)).sum::<u64>(), gone);
             let goal = blocks.iter().map(|block| (block.index, block.from)).collect();
-            run(&mut memory, pages, Goal::Blocks(goal));
+            run(&mut memory, pages, Goal::Back(goal));
             for block in blocks {
                 let of_block = memory.node_of.range(block.index * BLOCK_PAGES..(block.index + 1) * BLOCK_PAGES);
                 let mut of_block = of_block.filter(|(page, _)| inside.contains(page));

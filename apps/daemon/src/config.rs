@@ -1,0 +1,210 @@
+//! `quartierd.toml`: what may be set, with its unit in its name.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use quartier_decide::reporter::Settings;
+use quartier_model::{Bytes, Nanos};
+use quartier_observe::tasks::Rules;
+use serde::Deserialize;
+
+/// All of it. Whatever is not given is as it is here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    pub monitor: Monitor,
+    pub reporter: Reporter,
+    pub scheduler: Scheduler,
+    pub tasks: Rules,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Monitor {
+    /// Between two looks at the tasks that run.
+    pub period_ms: u64,
+    /// Files of tasks that are kept open.
+    pub descriptors_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reporter {
+    /// A process is not moved for less: it would run so many times as fast.
+    pub speedup_min: f64,
+    /// A move has to pay for itself within this time.
+    pub payback_s: f64,
+    /// What it costs to move a page of 4 KiB.
+    pub page_cost_ns: u64,
+    /// What was moved stays for this long, and twice as long each time,
+    pub rest_s: f64,
+    /// up to this.
+    pub rest_max_s: f64,
+    /// So long after a move it is asked whether it helped.
+    pub trial_s: f64,
+    /// What a move did not help is not moved again for this long.
+    pub remember_s: f64,
+    /// What a fetch costs that misses the last-level cache, from local memory.
+    pub llc_miss_ns: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scheduler {
+    /// Pages are moved no faster than this.
+    pub rate_mib_per_s: u64,
+    /// Pages of a process are not moved if it has more of its own: to know whether somebody set a policy for some of
+    /// them, the kernel walks them all, 5 ms a GiB, while the program can map no memory.
+    pub resident_max_gib: u64,
+}
+
+impl Default for Monitor {
+    fn default() -> Self {
+        Self { period_ms: 200, descriptors_max: 4096 }
+    }
+}
+
+impl Default for Reporter {
+    fn default() -> Self {
+        let Settings { speedup_min, payback, page_cost, rest, rest_max, trial, remember, llc_miss } =
+            Settings::default();
+        let seconds = |time: Nanos| time.0 as f64 / 1e9;
+        Self {
+            speedup_min,
+            payback_s: seconds(payback),
+            page_cost_ns: page_cost.0,
+            rest_s: seconds(rest),
+            rest_max_s: seconds(rest_max),
+            trial_s: seconds(trial),
+            remember_s: seconds(remember),
+            llc_miss_ns: llc_miss.0,
+        }
+    }
+}
+
+impl Default for Scheduler {
+    fn default() -> Self {
+        Self { rate_mib_per_s: 512, resident_max_gib: 4 }
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+        Self::parse(&text).map_err(|complaint| anyhow!("{}: {complaint}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|error| complaint(text, &error))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Reporter { speedup_min, payback_s, rest_s, rest_max_s, trial_s, remember_s, .. } =
+            self.reporter;
+        let seconds = [
+            ("reporter.payback_s", payback_s),
+            ("reporter.rest_s", rest_s),
+            ("reporter.rest_max_s", rest_max_s),
+            ("reporter.trial_s", trial_s),
+            ("reporter.remember_s", remember_s),
+        ];
+        for (name, seconds) in seconds {
+            if !(0.0..=1e6).contains(&seconds) {
+                return Err(format!("{name} = {seconds}: give seconds from 0 to 1000000"));
+            }
+        }
+        if !(1.0..=1000.0).contains(&speedup_min) {
+            return Err(format!(
+                "reporter.speedup_min = {speedup_min}: give a factor from 1 to 1000"
+            ));
+        }
+        let period_ms = self.monitor.period_ms;
+        if !(20..=60_000).contains(&period_ms) {
+            return Err(format!("monitor.period_ms = {period_ms}: give 20 to 60000"));
+        }
+        if self.scheduler.rate_mib_per_s == 0 {
+            return Err("scheduler.rate_mib_per_s = 0: give at least 1".to_owned());
+        }
+        Ok(())
+    }
+
+    pub fn period(&self) -> Duration {
+        Duration::from_millis(self.monitor.period_ms)
+    }
+
+    pub fn settings(&self) -> Settings {
+        let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
+        Settings {
+            speedup_min: self.reporter.speedup_min,
+            payback: nanos(self.reporter.payback_s),
+            page_cost: Nanos(self.reporter.page_cost_ns),
+            rest: nanos(self.reporter.rest_s),
+            rest_max: nanos(self.reporter.rest_max_s),
+            trial: nanos(self.reporter.trial_s),
+            remember: nanos(self.reporter.remember_s),
+            llc_miss: Nanos(self.reporter.llc_miss_ns),
+        }
+    }
+
+    pub fn resident_max(&self) -> Bytes {
+        Bytes(self.scheduler.resident_max_gib.saturating_mul(1 << 30))
+    }
+
+    /// Pages that may be moved in so much time.
+    pub fn pages_in(&self, time: Duration) -> u64 {
+        let pages_per_second = u128::from(self.scheduler.rate_mib_per_s) << 8;
+        (pages_per_second * time.as_micros() / 1_000_000).try_into().unwrap_or(u64::MAX)
+    }
+}
+
+/// What is wrong, with its line and column.
+fn complaint(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message();
+    let Some(span) = error.span() else { return message.to_owned() };
+    let before = &text[..span.start.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    format!("line {line}, column {column}: {message}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_what_is_meant_by_default() {
+        let config = Config::parse("").unwrap();
+        assert_eq!(config.settings(), Settings::default());
+        assert_eq!(config.period(), Duration::from_millis(200));
+        assert_eq!(config.pages_in(Duration::from_millis(20)), 2621);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line_and_column() {
+        for (text, expected) in [
+            ("[monitor]\nperiod_ms = \"x\"\n", "line 2, column 13: "),
+            ("[monitor]\nperiod = 5\n", "line 2, column 1: unknown field `period`"),
+            ("\n\n[[tasks.pin]]\nnode = 3\n", "line 3, column 1: missing field `who`"),
+            ("[monitor]\nperiod_ms = 1\n", "monitor.period_ms = 1: give 20 to 60000"),
+            ("[reporter]\nrest_s = nan\n", "reporter.rest_s = NaN"),
+            ("[reporter]\nspeedup_min = 0.5\n", "reporter.speedup_min = 0.5"),
+            ("[scheduler]\nrate_mib_per_s = 0\n", "give at least 1"),
+        ] {
+            let complaint = Config::parse(text).unwrap_err();
+            assert!(complaint.starts_with(expected) || complaint.contains(expected), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn rules_are_lists_of_tables() {
+        let text =
+            "[[tasks.never]]\nname = \"postgres*\"\n[[tasks.pin]]\nwho = { uid = 5 }\nnode = 1\n";
+        let rules = Config::parse(text).unwrap().tasks;
+        assert_eq!((rules.never.len(), rules.pin[0].node.0), (1, 1));
+    }
+}

@@ -1,0 +1,218 @@
+//! observe → decide → act, period after period.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use quartier_act::scheduler::{Order, Scheduler, nothing_done};
+use quartier_decide::reporter::log::{LOG_FORMAT, Line};
+use quartier_decide::reporter::{Reporter, State};
+use quartier_model::{
+    Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task,
+};
+use quartier_observe::tasks::{Monitor, movable_of};
+
+use crate::config::Config;
+use crate::live::Live;
+use crate::log::Log;
+
+/// While pages move the program's turn comes this often.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// A machine that is looked after.
+pub struct Daemon {
+    config: Config,
+    machine: Machine,
+    monitor: Monitor,
+    reporter: Reporter,
+    /// `None`: nothing is done, only said.
+    scheduler: Option<RefCell<Scheduler>>,
+    log: Option<Log>,
+    began: Instant,
+}
+
+impl Daemon {
+    pub fn new(
+        config: Config,
+        machine: Machine,
+        scheduler: Option<Scheduler>,
+        log: Option<PathBuf>,
+    ) -> anyhow::Result<Self> {
+        let root = std::path::Path::new("/");
+        let descriptors_max = config.monitor.descriptors_max;
+        let monitor = Monitor::new(root, machine.clone(), config.tasks.clone(), descriptors_max);
+        let reporter = Reporter::new(machine.clone(), config.settings(), State::default());
+        let mut daemon = Self {
+            config,
+            machine,
+            monitor,
+            reporter,
+            scheduler: scheduler.map(RefCell::new),
+            log: None,
+            began: Instant::now(),
+        };
+        daemon.log = log.map(|path| Log::begin(&path, &daemon.line_to_begin())).transpose()?;
+        Ok(daemon)
+    }
+
+    fn line_to_begin(&self) -> Line {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Line::Begin {
+            format: LOG_FORMAT,
+            unix_seconds: now.as_secs(),
+            machine: self.machine.clone(),
+            settings: self.config.settings(),
+            state: self.reporter.state().clone(),
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Another configuration from now on.
+    pub fn set(&mut self, config: Config) -> anyhow::Result<()> {
+        self.monitor.set_rules(config.tasks.clone());
+        self.reporter.set(config.settings());
+        self.config = config;
+        self.begin_log_anew()
+    }
+
+    fn begin_log_anew(&mut self) -> anyhow::Result<()> {
+        let begin = self.line_to_begin();
+        if let Some(log) = &mut self.log {
+            *log = Log::begin(log.path(), &begin)?;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.began.elapsed().as_nanos().try_into().unwrap_or(u64::MAX))
+    }
+
+    /// A period: looks, decides, and begins what is to be done.
+    pub fn look(&mut self) -> anyhow::Result<()> {
+        let at = self.now();
+        let live = Live { scheduler: self.scheduler.as_ref(), error: RefCell::new(None) };
+        let snapshot = self.monitor.look(at, &live)?;
+        if let Some(error) = live.error.into_inner() {
+            return Err(error.into());
+        }
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.borrow_mut().sweep()?;
+        }
+        let triggers = self.reporter.triggers(&snapshot);
+        if triggers.is_empty() {
+            return Ok(());
+        }
+        let plan = self.reporter.plan(triggers, &snapshot);
+        say(&snapshot, &plan);
+        let steps = plan.steps.clone();
+        let decided = Line::Decided { snapshot, plan };
+        self.write(&decided)?;
+        let Line::Decided { snapshot, .. } = decided else { return Ok(()) };
+        steps.iter().try_for_each(|step| self.begin(at, &snapshot, step))
+    }
+
+    fn begin(&mut self, at: Nanos, snapshot: &Snapshot, step: &Step) -> anyhow::Result<()> {
+        let Some(scheduler) = &self.scheduler else {
+            let refusal = Some(Refusal::DryRun);
+            let outcome = Outcome { refusal, ..nothing_done(step.process, at) };
+            return self.hear(vec![outcome]);
+        };
+        let tasks = self.monitor.tasks_of(step.process);
+        let seen = snapshot.processes.iter().find(|seen| seen.id == step.process);
+        let is_left = |task: &Task| {
+            let thread =
+                seen.and_then(|seen| seen.threads.iter().find(|thread| thread.id == task.thread));
+            thread.is_some_and(|thread| thread.standing.is_some_and(|of| of != Standing::Free))
+        };
+        let tasks: Vec<_> = tasks.into_iter().filter(|task| !is_left(task)).collect();
+        let whole = self.monitor.whole_of(step.process).clone();
+        let pages = match step.pages {
+            Pages::Stay => Ok(Vec::new()),
+            _ => self.monitor.movable(step.process, self.config.resident_max()),
+        };
+        let order = Order { step, tasks: &tasks, whole: &whole, pages };
+        scheduler.borrow_mut().begin(at, order)?;
+        Ok(())
+    }
+
+    /// Moves pages for a while; says whether there are more.
+    pub fn move_pages(&mut self) -> anyhow::Result<bool> {
+        let Some(scheduler) = &self.scheduler else { return Ok(false) };
+        if !scheduler.borrow().is_moving() {
+            return Ok(false);
+        }
+        let done = scheduler.borrow_mut().go_on(self.now(), self.config.pages_in(SLICE))?;
+        let is_moving = scheduler.borrow().is_moving();
+        self.hear(done)?;
+        Ok(is_moving)
+    }
+
+    /// How long to wait for the next slice, or for the next look.
+    pub fn pause(&self, is_moving: bool, until_look: Duration) -> Duration {
+        if is_moving { SLICE.min(until_look) } else { until_look }
+    }
+
+    fn hear(&mut self, outcomes: Vec<Outcome>) -> anyhow::Result<()> {
+        for outcome in outcomes {
+            self.reporter.outcome(&outcome);
+            say_outcome(&outcome);
+            self.write(&Line::Outcome(outcome))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
+        if let Some(log) = &mut self.log {
+            log.write(line)?;
+            if log.is_full() && !matches!(line, Line::Decided { .. }) {
+                self.begin_log_anew()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything back.
+    pub fn stop(self) -> anyhow::Result<()> {
+        let Some(scheduler) = self.scheduler else { return Ok(()) };
+        let undone = scheduler.into_inner().undo(
+            |process| movable_of(std::path::Path::new("/"), process.id),
+            |left| eprintln!("quartierd: moving the pages of {left} processes back"),
+        )?;
+        eprintln!("quartierd: let {} threads go", undone.threads - undone.refused.len());
+        undone.outcomes.iter().for_each(say_outcome);
+        Ok(())
+    }
+}
+
+fn say(snapshot: &Snapshot, plan: &Plan) {
+    let name = |process| {
+        let seen = snapshot.processes.iter().find(|seen| seen.id == process);
+        seen.map_or("?", |seen| seen.name.as_str())
+    };
+    for step in &plan.steps {
+        let Step { process, kind, threads, pages, gain, cost, .. } = step;
+        let nodes: Vec<_> = threads.iter().filter_map(|(_, node)| *node).collect();
+        println!(
+            "{kind:?} {} ({}): {} threads to {:?}, pages {pages:?}; gains {gain:.2} CPUs, costs {cost}",
+            process,
+            name(*process),
+            threads.len(),
+            nodes.first(),
+        );
+    }
+}
+
+fn say_outcome(outcome: &Outcome) {
+    println!(
+        "outcome {}: {} threads held, {} left, {} moved, {} stayed{}",
+        outcome.process,
+        outcome.threads_held,
+        outcome.threads_left,
+        outcome.moved,
+        outcome.stayed,
+        outcome.refusal.map_or(String::new(), |refusal| format!(", {refusal:?}")),
+    );
+}

@@ -1,0 +1,60 @@
+// Runs far from its memory: fills so many MiB on one CPU, is found on another then, and uses all of it from
+// wherever it is put. Says twice a second where it and its pages are, until it is ended or so many seconds
+// have passed.
+//
+//     far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS
+#include "hazard.h"
+
+enum { ASKED = 256 };
+
+static void run_on(int cpu) {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(cpu, &cpus);
+    must(!sched_setaffinity(0, sizeof cpus, &cpus), "affinity");
+}
+
+// As if nobody had ever set an affinity.
+static void run_anywhere(void) {
+    cpu_set_t cpus;
+    memset(&cpus, 0xff, sizeof cpus);
+    must(!sched_setaffinity(0, sizeof cpus, &cpus), "affinity");
+}
+
+static int own_node(void) {
+    unsigned cpu, node;
+    must(!syscall(SYS_getcpu, &cpu, &node, NULL), "getcpu");
+    return (int)node;
+}
+
+static void say(double since, const char *data, size_t size, unsigned long rounds) {
+    static void *pages[ASKED];
+    static int at[ASKED];
+    size_t step = size / ASKED / PAGE * PAGE;
+    for (int i = 0; i < ASKED; i++) pages[i] = (char *)data + i * step;
+    must(!syscall(SYS_move_pages, 0, ASKED, pages, NULL, at, 0), "move_pages");
+    int here = 0, node = own_node();
+    for (int i = 0; i < ASKED; i++) here += at[i] == node;
+    printf("%d %.1f node %d local %d of %d rounds %lu\n", getpid(), since, node, here, ASKED, rounds);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+    must(argc == 5, "far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS");
+    size_t size = strtoul(argv[1], NULL, 10) << 20;
+    double seconds = strtod(argv[4], NULL);
+    run_on(atoi(argv[2]));
+    char *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    must(data != MAP_FAILED, "mmap");
+    memset(data, 1, size);
+    run_on(atoi(argv[3]));
+    run_anywhere();
+    double began = seconds_now(), said = began;
+    unsigned long rounds = 0, sum = 0;
+    while (seconds_now() < began + seconds) {
+        for (size_t at = 0; at < size; at += 64) sum += data[at]++;
+        rounds++;
+        if (seconds_now() >= said + 0.5) say((said = seconds_now()) - began, data, size, rounds);
+    }
+    return sum == 0;
+}
