@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{explain_decision, gather, lab, run, topo, tree};
+use crate::{explain_decision, gather, lab, replay, run, topo, tree, undo};
 
 /// Exit status of every refusal: bad input, something missing, something not permitted.
 pub const STATUS_REFUSED: u8 = 2;
@@ -31,6 +31,10 @@ enum Command {
     Gather(gather::Args),
     /// Replay a decision on a given state, and say why it fell so
     ExplainDecision(Box<explain_decision::Args>),
+    /// Take back what a quartierd did that could not do so itself
+    Undo(undo::Args),
+    /// Decide once more over what quartierd saw, and compare
+    Replay(replay::Args),
 }
 
 impl Cli {
@@ -46,6 +50,8 @@ impl Cli {
             Command::Tree(args) => args.run(),
             Command::Gather(args) => args.run(),
             Command::ExplainDecision(args) => args.run(),
+            Command::Undo(args) => args.run(),
+            Command::Replay(args) => args.run(),
         }
     }
 }

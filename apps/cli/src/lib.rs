@@ -12,11 +12,13 @@ mod lab;
 mod numbers;
 mod output;
 mod refusal;
+mod replay;
 mod run;
 mod say;
 mod strategy;
 mod topo;
 mod tree;
+mod undo;
 
 pub use cli::{Cli, STATUS_REFUSED};
 pub use refusal::one_sentence;

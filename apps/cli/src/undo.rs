@@ -1,0 +1,118 @@
+//! `quartier undo`: takes back what a `quartierd` did that could not do so itself.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use quartier_act::scheduler::{HoldError, Journal, Scheduler, Undone};
+use quartier_model::{Outcome, TaskId};
+use quartier_observe::Host;
+use quartier_observe::tasks::movable_of;
+use serde::Serialize;
+
+use crate::say;
+use crate::topo::source::print;
+
+/// Exit status when something could not be taken back.
+const STATUS_NOT_ALL: u8 = 1;
+
+const EXAMPLES: &str = "\
+Examples:
+  quartier undo                  after a quartierd that was killed
+  quartier undo --json | jq '.outcomes[].moved'
+
+A quartierd that runs takes everything back itself when it is stopped. Threads get the affinity again that
+they had, unless somebody has set another since; pages go back to the node where most of their block of
+2 MiB was.
+
+Exit status: 0 if everything was taken back; 1 if not all was; 2 if there is no usable journal.";
+
+/// Options of `quartier undo`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What quartierd wrote down
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/quartier/journal")]
+    journal: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was taken back.
+#[derive(Debug, Serialize)]
+struct Report {
+    threads_let_go: usize,
+    threads_refused: Vec<Refused>,
+    outcomes: Vec<Outcome>,
+}
+
+/// A thread that was not let go.
+#[derive(Debug, Serialize)]
+struct Refused {
+    thread: TaskId,
+    why: &'static str,
+}
+
+impl Args {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let undone = match self.journal.exists() {
+            true => undo(&self.journal)?,
+            false => Undone::default(),
+        };
+        let report = Report::new(&undone);
+        if self.json {
+            print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+        } else {
+            print(&report.text())?;
+        }
+        let is_all = report.threads_refused.is_empty()
+            && report.outcomes.iter().all(|outcome| outcome.refusal.is_none());
+        Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(STATUS_NOT_ALL) })
+    }
+}
+
+fn undo(journal: &Path) -> anyhow::Result<Undone> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .context("cannot tell when this machine was started")?;
+    let machine = Host::live().machine().context("cannot read this machine")?;
+    let mut scheduler = Scheduler::new(machine, Journal::open(journal, boot.trim())?);
+    let progress = |left| say::sentence(&format!("moving the pages of {left} processes back"));
+    Ok(scheduler.undo(|process| movable_of(Path::new("/"), process.id), progress)?)
+}
+
+impl Report {
+    fn new(undone: &Undone) -> Self {
+        let refused = |(thread, error): &(TaskId, HoldError)| {
+            let why = match error {
+                HoldError::SetBySomebody => "somebody has set its affinity since",
+                HoldError::NotPermitted => "not permitted: needs CAP_SYS_NICE",
+                HoldError::Cpuset => "its cpuset leaves it none of the CPUs it had",
+                HoldError::Ended => return None,
+            };
+            Some(Refused { thread: *thread, why })
+        };
+        let threads_refused: Vec<_> = undone.refused.iter().filter_map(refused).collect();
+        Self {
+            threads_let_go: undone.threads - threads_refused.len(),
+            threads_refused,
+            outcomes: undone.outcomes.clone(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} threads let go\n", self.threads_let_go);
+        for Refused { thread, why } in &self.threads_refused {
+            text += &format!("thread {thread} is not: {why}\n");
+        }
+        for outcome in &self.outcomes {
+            text += &format!("process {}: {} moved back", outcome.process, outcome.moved);
+            if outcome.stayed.0 > 0 {
+                text += &format!(", {} could not be", outcome.stayed);
+            }
+            text += "\n";
+        }
+        text
+    }
+}
