@@ -48,6 +48,8 @@ pub(super) struct Rounds {
     /// At the last look, and whether there were more than at the one before.
     pages: u64,
     grows: bool,
+    /// The program did nothing when a round was due.
+    is_idle: bool,
 }
 
 impl Rounds {
@@ -62,6 +64,7 @@ impl Rounds {
             most_pages: 0,
             pages: 0,
             grows: false,
+            is_idle: false,
         };
         rounds.begin(Seen::default(), 0);
         rounds
@@ -78,6 +81,11 @@ impl Rounds {
         (self.pages, self.most_pages) = (resident_pages, resident_pages);
         self.waits_since_nanos = seen.now_nanos;
         self.wait_nanos = self.first_nanos;
+    }
+
+    /// How soon it should be asked again whether a round may be due; `None`: there is no hurry.
+    pub(super) fn ask_within_nanos(&self) -> Option<u64> {
+        (self.are_wanted() && !self.is_idle).then_some(self.wait_nanos)
     }
 
     /// Whether a round may be due, as far as the time and the program's resident pages tell: to be
@@ -102,9 +110,9 @@ impl Rounds {
         let elapsed = seen.now_nanos.saturating_sub(before.now_nanos);
         let ran = seen.program_cpu_nanos.saturating_sub(before.program_cpu_nanos);
         let several_run = ran > elapsed + elapsed / 5;
-        let idle = ran < elapsed / 20;
+        self.is_idle = ran < elapsed / 20;
         let impatient = waited >= PATIENCE.saturating_mul(self.wait_nanos);
-        if idle || !impatient && (self.grows || !several_run) {
+        if self.is_idle || !impatient && (self.grows || !several_run) {
             return false;
         }
         self.last = seen;
@@ -191,6 +199,17 @@ mod tests {
         assert_eq!(idle.run(0.0, 10_000, 0), []);
         // Threads that share one CPU look like one: they are not left out for ever.
         assert_eq!(Program::new(60_000).run(1.0, 1000, 0), [800]);
+    }
+
+    #[test]
+    fn nobody_asks_often_for_the_sake_of_a_program_that_does_nothing() {
+        let mut program = Program::new(60_000);
+        assert_eq!(program.rounds.ask_within_nanos(), Some(100 * MS));
+        program.run(0.0, 200, 0);
+        assert_eq!(program.rounds.ask_within_nanos(), None);
+        program.run(4.0, 200, 0);
+        assert_eq!(program.rounds.ask_within_nanos(), Some(200 * MS));
+        assert_eq!(Program::new(0).rounds.ask_within_nanos(), None);
     }
 
     #[test]

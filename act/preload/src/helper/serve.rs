@@ -28,9 +28,9 @@ use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
 /// Touches that may wait while the program changes its mappings. More are woken to try again.
 const WAITING_MAX: usize = 4096;
 
-/// How often the helper looks whether the program has executed another one, or is traced.
-const TICK_MS: i32 = 100;
-const TICK_NANOS: u64 = TICK_MS as u64 * 1_000_000;
+/// How often the helper looks whether the program has executed another one, or is traced; more often where
+/// a round of marking comes sooner.
+const TICK_NANOS: u64 = 100_000_000;
 
 /// The helper at work.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Server {
             }
             self.serve_waiting();
             let now = sys::now_nanos();
-            let tick = now.saturating_sub(looked) >= TICK_NANOS;
+            let tick = now.saturating_sub(looked) >= self.tick_nanos();
             // Whoever waits for an answer must not depend on a ring alone.
             if bell || tick && BOX.request().is_some() {
                 self.answer();
@@ -169,6 +169,11 @@ impl Server {
                 self.mark_if_due(now);
             }
         }
+    }
+
+    fn tick_nanos(&self) -> u64 {
+        let round = self.rounds.ask_within_nanos().filter(|_| self.may_mark_again());
+        TICK_NANOS.min(round.unwrap_or(TICK_NANOS))
     }
 
     /// A debugger reads a stopped program in a way that cannot wait for us (`PTRACE_PEEKDATA` gets
@@ -215,7 +220,7 @@ impl Server {
         let timeout = if self.waiting.len > 0 || !self.regions.are_settled() {
             1
         } else {
-            TICK_MS.min(self.orders.idle_ms as i32)
+            (self.tick_nanos() / 1_000_000).clamp(1, u64::from(self.orders.idle_ms).max(1)) as i32
         };
         // SAFETY: three entries, as said.
         let _ = unsafe { syscall!(Sysno::poll, fds.as_mut_ptr(), fds.len(), timeout) };
