@@ -100,6 +100,8 @@ pub struct ProcessSeen {
     pub working_set: Option<Bytes>,
     /// On which nodes pages lie: of a sample of its own resident memory.
     pub sample: Option<PerNode>,
+    /// When that was asked.
+    pub sampled_at: Option<Nanos>,
     /// Those that ran or waited.
     pub threads: Vec<ThreadSeen>,
 }
@@ -219,6 +221,7 @@ mod tests {
             resident: None,
             working_set: None,
             sample: Some(PerNode::new()),
+            sampled_at: Some(Nanos(4)),
             threads: vec![thread],
         }
     }

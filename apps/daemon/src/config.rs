@@ -33,6 +33,8 @@ pub struct Monitor {
 pub struct Reporter {
     /// A process is not moved for less: it would run so many times as fast.
     pub speedup_min: f64,
+    /// Nor for less than so many CPUs' worth of work.
+    pub gain_min_cpus: f64,
     /// A move has to pay for itself within this time.
     pub payback_s: f64,
     /// What it costs to move a page of 4 KiB.
@@ -67,11 +69,21 @@ impl Default for Monitor {
 
 impl Default for Reporter {
     fn default() -> Self {
-        let Settings { speedup_min, payback, page_cost, rest, rest_max, trial, remember, llc_miss } =
-            Settings::default();
+        let Settings {
+            speedup_min,
+            gain_min,
+            payback,
+            page_cost,
+            rest,
+            rest_max,
+            trial,
+            remember,
+            llc_miss,
+        } = Settings::default();
         let seconds = |time: Nanos| time.0 as f64 / 1e9;
         Self {
             speedup_min,
+            gain_min_cpus: gain_min,
             payback_s: seconds(payback),
             page_cost_ns: page_cost.0,
             rest_s: seconds(rest),
@@ -104,8 +116,16 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), String> {
-        let Reporter { speedup_min, payback_s, rest_s, rest_max_s, trial_s, remember_s, .. } =
-            self.reporter;
+        let Reporter {
+            speedup_min,
+            gain_min_cpus,
+            payback_s,
+            rest_s,
+            rest_max_s,
+            trial_s,
+            remember_s,
+            ..
+        } = self.reporter;
         let seconds = [
             ("reporter.payback_s", payback_s),
             ("reporter.rest_s", rest_s),
@@ -121,6 +141,11 @@ impl Config {
         if !(1.0..=1000.0).contains(&speedup_min) {
             return Err(format!(
                 "reporter.speedup_min = {speedup_min}: give a factor from 1 to 1000"
+            ));
+        }
+        if !(0.0..=1000.0).contains(&gain_min_cpus) {
+            return Err(format!(
+                "reporter.gain_min_cpus = {gain_min_cpus}: give CPUs from 0 to 1000"
             ));
         }
         let period_ms = self.monitor.period_ms;
@@ -141,6 +166,7 @@ impl Config {
         let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
         Settings {
             speedup_min: self.reporter.speedup_min,
+            gain_min: self.reporter.gain_min_cpus,
             payback: nanos(self.reporter.payback_s),
             page_cost: Nanos(self.reporter.page_cost_ns),
             rest: nanos(self.reporter.rest_s),

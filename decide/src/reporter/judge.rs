@@ -2,7 +2,7 @@
 //! earlier move helped.
 
 use quartier_model::{
-    Bytes, Kind, Machine, Nanos, NodeId, Outcome, Pages, Standing, Step, TaskId, Why,
+    Bytes, Kind, Machine, Nanos, NodeId, Outcome, Pages, ProcessSeen, Standing, Step, TaskId, Why,
 };
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub struct Trial {
     /// Where its threads were held.
     threads: Vec<(TaskId, Option<NodeId>)>,
     /// `None`: the move is not done yet.
-    due: Option<Nanos>,
+    done: Option<Nanos>,
 }
 
 /// What a process would gain, and what is to be done for it.
@@ -106,14 +106,13 @@ pub fn is_left(
     let Some(far) = process.remoteness(machine) else { return Some(Why::MemoryUnknown) };
     let crowded = contention(process, pressure).unwrap_or(0.0);
     let intensity = process.intensity.value();
-    let demand = process.running() + process.waiting();
-    let is_well = intensity * far < SLOWDOWN_MIN
-        && intensity * crowded < CONTENTION_MIN
-        && process.waiting() < WAITING_MIN * demand;
-    // What uses little memory runs where the kernel likes, unless we hold it where it waits.
-    let is_held = process.to_place().any(|thread| thread.seen.held_on.is_some());
-    let is_light = intensity < SLOWDOWN_MIN && !is_held;
-    (is_well || is_light).then_some(Why::WellPlaced)
+    // Who waits for a CPU without being held is the kernel's to help.
+    let waits_where_held = process.to_place().any(|thread| {
+        thread.seen.held_on.is_some() && thread.waiting > WAITING_MIN * thread.demand()
+    });
+    let is_well =
+        intensity * far < SLOWDOWN_MIN && intensity * crowded < CONTENTION_MIN && !waits_where_held;
+    is_well.then_some(Why::WellPlaced)
 }
 
 impl Judgement {
@@ -201,7 +200,7 @@ impl Judgement {
         if process.seen.pin.is_some() {
             return Ok(());
         }
-        if self.speedup < settings.speedup_min || self.step.gain <= 0.0 {
+        if self.speedup < settings.speedup_min || self.step.gain < settings.gain_min {
             return Err(Why::GainsLittle { speedup: self.speedup });
         }
         let after = Nanos((self.step.cost.0 as f64 / self.step.gain) as u64);
@@ -263,18 +262,18 @@ impl Known {
         self.trial = before.filter(|_| process.seen.pin.is_none()).map(|before| Trial {
             before,
             threads,
-            due: None,
+            done: None,
         });
         self.rests_until = at + self.rest;
         self.rest = (self.rest + self.rest).min(settings.rest_max);
     }
 
     /// It is done, or not.
-    pub fn outcome(&mut self, outcome: &Outcome, trial: Nanos) {
+    pub fn outcome(&mut self, outcome: &Outcome) {
         let nothing_done = outcome.threads_held == 0 && outcome.moved == Bytes(0);
         match &mut self.trial {
             Some(_) if nothing_done => self.trial = None,
-            Some(running) => running.due = Some(outcome.at + trial),
+            Some(running) => running.done = Some(outcome.at),
             None => {}
         }
     }
@@ -282,21 +281,20 @@ impl Known {
     /// A trial whose time has come: a step, if it did not help.
     pub fn judge(
         &mut self,
-        process: TaskId,
+        process: &ProcessSeen,
         at: Nanos,
         now: Option<Efficiency>,
         settings: &Settings,
     ) -> Option<Step> {
-        let is_due = self.trial.as_ref()?.due.is_some_and(|due| due <= at);
-        // It does not run at the moment: it will be judged when it does.
-        let (true, Some(now)) = (is_due, now) else { return None };
+        // If it does not run at the moment it will be judged when it does.
+        let (true, Some(now)) = (self.is_due(process, at, settings), now) else { return None };
         let trial = self.trial.take()?;
         if now.is_better_than(&trial.before) {
             return None;
         }
         self.failed_until = at + settings.remember;
         Some(Step {
-            process,
+            process: process.id,
             kind: Kind::TakeBack,
             threads: trial.threads,
             others: None,
@@ -306,9 +304,11 @@ impl Known {
         })
     }
 
-    /// Whether a trial is due.
-    pub fn is_due(&self, at: Nanos) -> bool {
-        self.trial.as_ref().is_some_and(|trial| trial.due.is_some_and(|due| due <= at))
+    /// Whether it can be judged if a move helped: it has had its time, and where the pages are has been asked since.
+    pub fn is_due(&self, process: &ProcessSeen, at: Nanos, settings: &Settings) -> bool {
+        self.trial.as_ref().and_then(|trial| trial.done).is_some_and(|done| {
+            done + settings.trial <= at && process.sampled_at.is_some_and(|sampled| sampled > done)
+        })
     }
 }
 

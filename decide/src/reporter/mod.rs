@@ -44,6 +44,8 @@ use trigger::Signature;
 pub struct Settings {
     /// A process is not moved for less: it would run so many times as fast.
     pub speedup_min: f64,
+    /// Nor for less than so many CPUs' worth of work.
+    pub gain_min: f64,
     /// A move has to pay for itself within this time.
     pub payback: Nanos,
     /// What it costs to move a page of 4 KiB: CPU time, and the program's stall.
@@ -65,6 +67,7 @@ impl Default for Settings {
         const SECOND: u64 = 1_000_000_000;
         Self {
             speedup_min: 1.05,
+            gain_min: 0.02,
             payback: Nanos(10 * SECOND),
             page_cost: Nanos(2_000),
             rest: Nanos(10 * SECOND),
@@ -153,9 +156,8 @@ impl Reporter {
 
     /// What came of a step of an earlier plan.
     pub fn outcome(&mut self, outcome: &Outcome) {
-        let trial = self.settings.trial;
         if let Some(known) = self.state.processes.get_mut(&outcome.process) {
-            known.outcome(outcome, trial);
+            known.outcome(outcome);
         }
     }
 }

@@ -56,7 +56,7 @@ impl<'a> Sight<'a> {
         for process in &self.all {
             if let Some(known) = state.processes.get_mut(&process.id()) {
                 let now = judge::efficiency(self.machine, process, &self.pressure);
-                plan.steps.extend(known.judge(process.id(), at, now, self.settings));
+                plan.steps.extend(known.judge(process.seen, at, now, self.settings));
             }
         }
         let fates = self.fates(state);

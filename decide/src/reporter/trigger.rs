@@ -53,7 +53,10 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
     let Sight { machine, snapshot, all, .. } = sight;
     let is_quiet = snapshot.at < state.quiet_until;
     let is_due = |process: &Terms<'_>| {
-        state.processes.get(&process.id()).is_some_and(|known| known.is_due(snapshot.at))
+        state
+            .processes
+            .get(&process.id())
+            .is_some_and(|known| known.is_due(process.seen, snapshot.at, sight.settings()))
     };
     let holds = [
         (Trigger::Unbalanced, !is_quiet && is_unbalanced(machine, snapshot, all)),

@@ -125,6 +125,7 @@ impl World {
             resident: Some(Bytes::from_mib(mib)),
             working_set: None,
             sample: Some(process.mib_on.iter().map(sampled).collect()),
+            sampled_at: Some(self.at),
             threads: (0..process.threads.len())
                 .map(|thread| self.thread_seen(at, thread))
                 .collect(),

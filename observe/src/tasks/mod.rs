@@ -15,7 +15,7 @@ mod thread;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quartier_model::{
     Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task, TaskId,
@@ -115,22 +115,41 @@ struct Around {
     asked: Nanos,
 }
 
-/// Something that may take one part in so many of the time.
+/// Something that may take one part in so many of the time, and at the beginning, or after it was not needed for a
+/// while, a little at once.
 #[derive(Debug)]
 struct Budget {
     part: u32,
-    next: Nanos,
+    left: Duration,
+    filled: Nanos,
 }
 
 impl Budget {
+    const MOST: Duration = Duration::from_millis(50);
+
     fn of(part: u32) -> Self {
-        Self { part, next: Nanos(0) }
+        Self { part, left: Self::MOST, filled: Nanos(0) }
     }
 
-    fn spend(&mut self, at: Nanos, took: Duration) {
-        let pause = took.as_nanos().saturating_mul(u128::from(self.part));
-        self.next = self.next.max(at) + Nanos(pause.try_into().unwrap_or(u64::MAX));
+    /// What time brings.
+    fn fill(&mut self, at: Nanos) {
+        let since = at - std::mem::replace(&mut self.filled, at);
+        let more = Duration::from_nanos(since.0 / u64::from(self.part));
+        self.left = Self::MOST.min(self.left.saturating_add(more));
     }
+
+    fn is_spent(&self) -> bool {
+        self.left.is_zero()
+    }
+
+    fn spend(&mut self, took: Duration) {
+        self.left = self.left.saturating_sub(took);
+    }
+}
+
+fn own_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 impl Monitor {
@@ -259,27 +278,29 @@ impl Monitor {
             at,
             may_open: false,
         };
+        self.mappings.fill(at);
+        self.samples.fill(at);
         let mut busy: Vec<_> =
             self.processes.values_mut().filter(|process| process.is_busy()).collect();
         busy.sort_by_key(|process| process.mapped());
         for process in &mut busy {
             let is_old = process.mapped().is_none_or(|mapped| at >= mapped + MAPPINGS_LAST);
-            if !is_old || at < self.mappings.next {
+            if !is_old || self.mappings.is_spent() {
                 break;
             }
-            let began = Instant::now();
+            let began = own_cpu_time();
             process.read_mappings(&mut look);
-            self.mappings.spend(at, began.elapsed());
+            self.mappings.spend(own_cpu_time().saturating_sub(began));
         }
         busy.sort_by_key(|process| process.sample.taken);
         for process in busy {
             let is_old = process.sample.taken.is_none_or(|taken| at >= taken + LOOK_AROUND);
-            if !is_old || at < self.samples.next {
+            if !is_old || self.samples.is_spent() {
                 break;
             }
-            let began = Instant::now();
+            let began = own_cpu_time();
             process.take_sample(&mut look, &mut self.random);
-            self.samples.spend(at, began.elapsed());
+            self.samples.spend(own_cpu_time().saturating_sub(began));
         }
     }
 

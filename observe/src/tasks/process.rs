@@ -339,6 +339,7 @@ impl Process {
             resident: standing.resident,
             working_set: None,
             sample: self.sample.found.clone(),
+            sampled_at: self.sample.taken.filter(|_| self.sample.found.is_some()),
             threads,
         })
     }
