@@ -34,8 +34,8 @@ deps-demo: deps
 	@sh xtask/deps.sh demo
 
 build: deps ## Build the command, and the libraries that it loads into programs and into QEMU
-	$(CARGO) build --release $(LOCKED) --package quartier-cli --package quartier-runtime \
-		--package quartier-plugin
+	$(CARGO) build --release $(LOCKED) --package quartier-cli --package quartier-daemon \
+		--package quartier-runtime --package quartier-plugin
 
 demo: build deps-demo ## One real program under four policies, on a machine of four nodes, counted
 	$(XTASK) demo
@@ -81,6 +81,7 @@ man: deps ## Man pages and shell completions, from the command line's one defini
 
 install: build man ## Install below $(DESTDIR)$(PREFIX)
 	install -D -m 755 "$(TARGET)/release/quartier" "$(DESTDIR)$(PREFIX)/bin/quartier"
+	install -D -m 755 "$(TARGET)/release/quartierd" "$(DESTDIR)$(PREFIX)/sbin/quartierd"
 	for library in libquartier_preload.so libquartier_plugin.so; do \
 		install -D -m 755 "$(TARGET)/release/$$library" \
 			"$(DESTDIR)$(PREFIX)/lib/quartier/$$library" || exit 1; \

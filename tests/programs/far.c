@@ -1,11 +1,11 @@
 // Runs far from its memory: fills so many MiB on one CPU, is found on another then, and uses all of it from
-// wherever it is put. Says twice a second where it and its pages are, until it is ended or so many seconds
+// wherever it is put. Says twice a second where its pages are, and how many of them are local, until it is ended or so many seconds
 // have passed.
 //
 //     far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS
 #include "hazard.h"
 
-enum { ASKED = 256 };
+enum { ASKED = 256, NODES = 4 };
 
 static void run_on(int cpu) {
     cpu_set_t cpus;
@@ -33,9 +33,12 @@ static void say(double since, const char *data, size_t size, unsigned long round
     size_t step = size / ASKED / PAGE * PAGE;
     for (int i = 0; i < ASKED; i++) pages[i] = (char *)data + i * step;
     must(!syscall(SYS_move_pages, 0, ASKED, pages, NULL, at, 0), "move_pages");
-    int here = 0, node = own_node();
-    for (int i = 0; i < ASKED; i++) here += at[i] == node;
-    printf("%d %.1f node %d local %d of %d rounds %lu\n", getpid(), since, node, here, ASKED, rounds);
+    int on[NODES] = {0};
+    for (int i = 0; i < ASKED; i++)
+        if (at[i] >= 0 && at[i] < NODES) on[at[i]]++;
+    int local = on[own_node() % NODES] * 100 / ASKED;
+    printf("{\"pid\": %d, \"seconds\": %.1f, \"local_percent\": %d, \"pages_on\": [%d, %d, %d, %d], \"rounds\": %lu}\n",
+           getpid(), since, local, on[0], on[1], on[2], on[3], rounds);
     fflush(stdout);
 }
 

@@ -42,6 +42,8 @@ pub struct Arrangement<'a> {
     snapshot: &'a Snapshot,
     /// T, of those that have a place.
     threads: Box<[Threads]>,
+    /// By node: what threads that run now and then make beyond the threads counted, −½ to ½.
+    parts: Vec<f64>,
     /// What is left on each node; `None`: unknown.
     room: Vec<Option<u64>>,
     /// Of those that have a place.
@@ -60,15 +62,23 @@ impl<'a> Arrangement<'a> {
         };
         let room = machine.node_ids().map(room).collect();
         let pressure = Pressure::none(machine, snapshot);
-        Self { machine, tree, snapshot, threads: tree.new_threads(), room, pressure, fair }
+        let parts = vec![0.0; machine.nodes().len()];
+        Self { machine, tree, snapshot, threads: tree.new_threads(), parts, room, pressure, fair }
     }
 
-    /// Counts a process where it is.
+    /// Counts a process where it is. Threads that run now and then count together: four that run for a
+    /// quarter of it leave as much room as one that always does.
     pub fn keep(&mut self, process: &Terms<'_>) {
-        let estimates = self.estimates();
         for thread in process.active() {
-            if let Some(cpu) = thread.seen.cpu {
-                estimates.add_thread(cpu);
+            let Some(cpu) = thread.cpu else { continue };
+            let node = self.machine.cpus().get(cpu.index()).and_then(|cpu| cpu.node);
+            let Some(part) = node.and_then(|node| self.parts.get_mut(node.index())) else {
+                continue;
+            };
+            *part += thread.demand().min(1.0);
+            if *part >= 0.5 {
+                *part -= 1.0;
+                self.estimates().add_thread(cpu);
             }
         }
         self.pressure.add(process);
@@ -207,7 +217,7 @@ impl<'a> Arrangement<'a> {
     fn near(&self, process: &Terms<'_>) -> Option<CpuId> {
         let first_cpu = |node: NodeId| self.machine.node_cpus(node).first().copied();
         let of_memory = process.home().and_then(first_cpu);
-        of_memory.or_else(|| process.to_place().find_map(|thread| thread.seen.cpu))
+        of_memory.or_else(|| process.to_place().find_map(|thread| thread.cpu))
     }
 
     fn may_take(&self, process: &Terms<'_>, node: NodeId) -> bool {

@@ -2,8 +2,8 @@
 //! memory is, and how much that matters to it.
 
 use quartier_model::{
-    Bytes, Factors, Intensity, Machine, Nanos, NodeId, PerNode, ProcessSeen, Snapshot, Standing,
-    TaskId, ThreadSeen,
+    Bytes, CpuId, Factors, Intensity, Machine, Nanos, NodeId, PerNode, ProcessSeen, Snapshot,
+    Standing, TaskId, ThreadSeen,
 };
 
 use super::Settings;
@@ -33,6 +33,8 @@ pub struct ThreadTerms<'a> {
     pub seen: &'a ThreadSeen,
     /// Whether it may be placed.
     pub is_free: bool,
+    /// Where it counts: one that is held may not have been seen there yet.
+    pub cpu: Option<CpuId>,
     /// CPUs' worth.
     pub running: f64,
     pub waiting: f64,
@@ -75,15 +77,21 @@ impl<'a> Terms<'a> {
     ) -> Self {
         let pages = seen.sample.as_ref().and_then(|sample| shares(sample, SAMPLE_MIN));
         let threads = seen.threads.iter().filter_map(|thread| {
-            let at = shares(&thread.found_on, 1).or_else(|| {
-                let node = machine.cpus().get(thread.cpu?.index())?.node?;
-                Some(vec![(node, 1.0)])
-            })?;
+            let node_of = |cpu: CpuId| machine.cpus().get(cpu.index())?.node;
+            let held_on = thread.held_on.map(|node| vec![(node, 1.0)]);
+            let found_on = || shares(&thread.found_on, 1);
+            let at = held_on
+                .or_else(found_on)
+                .or_else(|| Some(vec![(thread.cpu.and_then(node_of)?, 1.0)]))?;
+            let is_there =
+                |cpu: &CpuId| thread.held_on.is_none() || node_of(*cpu) == thread.held_on;
+            let cpu = thread.cpu.filter(is_there);
+            let cpu = cpu.or_else(|| machine.node_cpus(thread.held_on?).first().copied());
             let touched = thread.touched.as_ref().and_then(|touched| shares(touched, SAMPLE_MIN));
             let running = part_of(thread.ran, snapshot.window);
             let waiting = part_of(thread.waited, snapshot.window);
             let is_free = seen.standing_of(thread) == Standing::Free;
-            Some(ThreadTerms { seen: thread, is_free, running, waiting, at, pages: touched })
+            Some(ThreadTerms { seen: thread, is_free, cpu, running, waiting, at, pages: touched })
         });
         let threads: Vec<_> = threads.collect();
         let resident = seen.resident.unwrap_or_default();

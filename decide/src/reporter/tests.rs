@@ -53,6 +53,24 @@ fn eight_on_one_node_are_spread_and_as_few_pages_move_as_can_be() {
 }
 
 #[test]
+fn who_runs_now_and_then_takes_no_place_from_who_always_does() {
+    let sometimes = |percent| {
+        let mut sometimes = process(&[(0, 1)], &[0]);
+        sometimes.threads[0].ran_percent = percent;
+        sometimes
+    };
+    for percent in [25, 100] {
+        // Both CPUs of node 0 have one, or a quarter of one.
+        let at_home = Process { standing: Standing::AffinitySet, ..process(&[(0, 256)], &[1]) };
+        let mut world =
+            World::new(4, 2, vec![at_home, sometimes(percent), process(&[(0, 256)], &[4])]);
+        let (plan, _) = first_plan(&mut world);
+        let step = plan.steps.iter().find(|step| step.process == id(2));
+        assert_eq!(step.is_some_and(|step| step.pages == Pages::Stay), percent < 100, "{plan:?}");
+    }
+}
+
+#[test]
 fn what_somebody_placed_is_left_alone_and_said_so() {
     let standings = [Standing::AffinitySet, Standing::MemoryPolicySet, Standing::OptedOut];
     let far = |standing| Process { standing, ..process(&[(0, 256)], &[7]) };

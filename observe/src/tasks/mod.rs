@@ -223,10 +223,10 @@ impl Monitor {
             self.around.look(&self.host, &self.machine, at)?;
             self.take_census();
         }
-        while self.looked.len() > PERIODS {
+        self.looked.push_back(at);
+        if self.looked.len() > PERIODS + 1 {
             self.looked.pop_front();
         }
-        self.looked.push_back(at);
         let mut open: usize = self.processes.values().map(Process::nr_open).sum();
         let turn = self.turn;
         let (machine, rules, around) = (&self.machine, &self.rules, &self.around);
@@ -310,7 +310,8 @@ impl Monitor {
             let began = Nanos(id.start_ticks.saturating_mul(NANOS_PER_TICK));
             uptime.map_or(Nanos(0), |uptime| uptime - began)
         };
-        let seen = |process: &Process| process.seen(&self.machine, kernel, age(process.id));
+        let seen =
+            |process: &Process| process.seen(&self.machine, kernel, age(process.id), &self.looked);
         Snapshot {
             at,
             window: at - self.looked.front().copied().unwrap_or(at),

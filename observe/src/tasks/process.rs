@@ -1,6 +1,6 @@
 //! A process that is looked at again and again, and its threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use quartier_model::{
     Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Refusal, Standing,
@@ -318,12 +318,18 @@ impl Process {
     }
 
     /// What is known of it. `None`: none of its threads ran or waited.
-    pub fn seen(&self, machine: &Machine, kernel: &dyn Kernel, age: Nanos) -> Option<ProcessSeen> {
+    pub fn seen(
+        &self,
+        machine: &Machine,
+        kernel: &dyn Kernel,
+        age: Nanos,
+        looked: &VecDeque<Nanos>,
+    ) -> Option<ProcessSeen> {
         let standing = self.standing.as_ref()?;
         let threads: Vec<_> = self
             .threads
             .values()
-            .filter_map(|thread| self.thread_seen(thread, standing, kernel))
+            .filter_map(|thread| self.thread_seen(thread, standing, kernel, looked))
             .collect();
         let nodes = |list: &CpuList| -> Vec<NodeId> {
             list.iter().filter_map(|os_id| machine.node_by_os_id(NodeOsId(os_id))).collect()
@@ -349,9 +355,10 @@ impl Process {
         thread: &Watched,
         standing: &Standings,
         kernel: &dyn Kernel,
+        looked: &VecDeque<Nanos>,
     ) -> Option<ThreadSeen> {
         let busy = thread.busy.as_ref()?;
-        let times = busy.in_window();
+        let times = busy.in_window(looked)?;
         // One that nobody has asked about yet may be placed when somebody has.
         let asked = standing.of_threads.get(&thread.id.id).copied().unwrap_or(Standing::Unknown);
         let of_thread = if busy.class == Class::RealTime { Standing::RealTime } else { asked };

@@ -108,11 +108,20 @@ impl Watched {
 }
 
 impl Busy {
-    /// How long it ran and waited within the window, which is as long as it has been looked at.
-    pub fn in_window(&self) -> ThreadTimes {
-        let (first, last) = (self.looks.front(), self.looks.back());
-        let (first, last) = (first.copied().unwrap_or_default(), last.copied().unwrap_or_default());
-        ThreadTimes { ran: last.ran - first.ran, waited: last.waited - first.waited }
+    /// How long it ran and waited within the window that these looks are of. One that was not looked at all
+    /// the time is taken to have done the same before; `None`: it was looked at once.
+    pub fn in_window(&self, looked: &VecDeque<Nanos>) -> Option<ThreadTimes> {
+        let (first, last) = (self.looks.front()?, self.looks.back()?);
+        let began = looked.get(looked.len().checked_sub(self.looks.len())?)?;
+        let watched = *looked.back()? - *began;
+        let window = *looked.back()? - *looked.front()?;
+        let in_window = |time: Nanos| {
+            let nanos = u128::from(time.0) * u128::from(window.0) / u128::from(watched.0.max(1));
+            Nanos(nanos.try_into().unwrap_or(u64::MAX))
+        };
+        let (ran, waited) = (last.ran - first.ran, last.waited - first.waited);
+        let times = ThreadTimes { ran: in_window(ran), waited: in_window(waited) };
+        (watched > Nanos(0)).then_some(times)
     }
 
     /// It was seen on a CPU of a node.

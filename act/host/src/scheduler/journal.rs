@@ -111,8 +111,7 @@ impl Journal {
         let io = |cause| JournalError::Io { path: path.to_owned(), cause };
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(path).map_err(io)?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| JournalError::InUse { path: path.to_owned() })?;
+        lock(&file).map_err(|_| JournalError::InUse { path: path.to_owned() })?;
         let (opened, there) = (file.metadata().map_err(io)?, path.metadata().map_err(io)?);
         if opened.ino() != there.ino() {
             // Another one has written it anew since it was opened.
@@ -170,8 +169,7 @@ impl Journal {
             .and_then(|mut file| file.write_all(&text))
             .and_then(|()| OpenOptions::new().read(true).append(true).open(&next));
         let file = written.map_err(|cause| self.io(cause))?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| self.io(errno.into()))?;
+        lock(&file).map_err(|errno| self.io(errno.into()))?;
         std::fs::rename(&next, &self.path).map_err(|cause| self.io(cause))?;
         (self.file, self.len, self.len_anew) = (file, text.len() as u64, text.len() as u64);
         Ok(())
@@ -179,6 +177,20 @@ impl Journal {
 
     fn io(&self, cause: io::Error) -> JournalError {
         JournalError::Io { path: self.path.clone(), cause }
+    }
+}
+
+/// Whoever was killed a moment ago may still be ending.
+fn lock(file: &File) -> rustix::io::Result<()> {
+    const TRIES: u32 = 20;
+    let mut tried = 0;
+    loop {
+        let locked = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        tried += 1;
+        if locked.is_ok() || tried == TRIES {
+            return locked;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 

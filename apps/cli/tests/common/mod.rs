@@ -11,7 +11,7 @@ pub fn quartier() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         // Nobody links its libraries, so the build of the tests makes none.
-        let packages = ["quartier-cli", "quartier-runtime", "quartier-plugin"];
+        let packages = ["quartier-cli", "quartier-daemon", "quartier-runtime", "quartier-plugin"];
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet"]);
         packages.iter().for_each(|package| _ = build.args(["--package", package]));
@@ -21,6 +21,11 @@ pub fn quartier() -> &'static PathBuf {
         assert!(command.with_file_name("libquartier_preload.so").exists());
         command
     })
+}
+
+/// `quartierd`, beside it.
+pub fn quartierd() -> PathBuf {
+    quartier().with_file_name("quartierd")
 }
 
 /// One of the programs in `tests/programs`, built beside the command.

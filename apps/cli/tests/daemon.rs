@@ -1,0 +1,134 @@
+//! `quartierd` on real kernels with four nodes of two CPUs: tasks that run far from their memory come together
+//! with it, what somebody placed stays, and everything is taken back, also what a killed one did.
+
+mod common;
+
+use std::ffi::OsString;
+
+use serde_json::Value;
+
+/// Four processes of 8 MiB each fill their memory on node 0, and are on a CPU of each node then: two can stay with
+/// their memory, two have to take it along. A fifth one is given a CPU by somebody.
+const SCRIPT: &str = r#"
+    quartier=$1 quartierd=$2 far=$3
+    cd /tmp && echo 0 > /proc/sys/kernel/numa_balancing
+    for cpu in 0 2 4 6; do $far 8 0 $cpu 600 > far.$cpu & pids="$pids $!"; done
+    $far 8 3 3 600 > placed & placed=$!
+    sleep 2
+    taskset -p -c 3 $placed > /dev/null
+    show() {
+        sleep 1.5
+        tail -q -n 1 far.* | sed "s/^/$1 /"
+        for pid in $pids $placed; do
+            echo "$1-cpus $(grep Cpus_allowed_list /proc/$pid/status | cut -f 2)"
+        done
+    }
+    # Until all are local, or a minute has passed.
+    settle() {
+        for look in $(seq 60); do
+            sleep 1
+            [ $(tail -q -n 1 far.* | grep -c 'percent": \(9[0-9]\|100\),') = 4 ] && break
+        done
+        sleep 2
+    }
+    show before
+    $quartierd --apply --journal journal --log log > said & daemon=$!
+    settle
+    show moved
+    kill -9 $daemon
+    wait $daemon 2> /dev/null
+    $quartier undo --journal journal > undone || echo "not all undone: $(cat undone)"
+    show undone
+    grep '"outcome"' log | sed 's/^/log /'
+    $quartier replay log | sed 's/^/replayed /'
+    $quartierd --apply --journal journal > said-again & daemon=$!
+    settle
+    kill -TERM $daemon
+    wait $daemon || echo "quartierd ended with $?"
+    show stopped
+    kill $pids $placed
+"#;
+
+struct Answer(String);
+
+impl Answer {
+    /// What follows that word on its lines.
+    fn lines<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.lines().filter_map(move |line| line.strip_prefix(word)?.strip_prefix(' '))
+    }
+
+    fn json(&self, word: &str) -> Vec<Value> {
+        self.lines(word).map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Percent of local pages of each process.
+    fn local(&self, word: &str) -> Vec<u64> {
+        let far = self.json(word);
+        assert_eq!(far.len(), 4, "{}", self.0);
+        far.iter().map(|line| line["local_percent"].as_u64().unwrap()).collect()
+    }
+
+    /// Whether all pages of all processes are on the first node.
+    fn are_home(&self, word: &str) -> bool {
+        self.json(word).iter().all(|line| line["pages_on"][0].as_u64().unwrap() >= 250)
+    }
+
+    /// The CPUs of the four, and of the one that somebody placed.
+    fn cpus(&self, word: &str) -> (Vec<&str>, &str) {
+        let word = format!("{word}-cpus");
+        let mut all: Vec<_> = self
+            .0
+            .lines()
+            .filter_map(|line| line.strip_prefix(word.as_str())?.strip_prefix(' '))
+            .collect();
+        let placed = all.pop().unwrap();
+        (all, placed)
+    }
+}
+
+fn check(kernel: &str) {
+    let programs = [common::quartier().clone(), common::quartierd(), common::program("far")];
+    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
+    let command = shell.chain(programs.map(OsString::from));
+    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
+    let Some((text, said)) = common::in_guest(kernel, options, command) else { return };
+    println!("kernel {kernel}: {said}");
+    let answer = Answer(text);
+    let (before, moved) = (answer.local("before"), answer.local("moved"));
+    assert!(
+        before.iter().filter(|percent| **percent == 0).count() >= 3,
+        "nothing to do: {before:?}"
+    );
+    assert!(answer.are_home("before"), "{}", answer.0);
+    assert!(moved.iter().all(|percent| *percent >= 90), "{}", answer.0);
+    // Two have to take 8 MiB along, and a little that is theirs, too.
+    let outcomes = answer.json("log");
+    let bytes = |outcome: &Value| outcome["outcome"]["moved"].as_u64().unwrap();
+    let mib: u64 = outcomes.iter().map(bytes).sum::<u64>() >> 20;
+    assert!((15..=20).contains(&mib), "{mib} MiB were moved, and 16 had to be: {}", answer.0);
+    let held = answer.cpus("moved").0.iter().filter(|cpus| **cpus != "0-7").count();
+    assert!(held >= 3, "the one that was at home may go anywhere: {}", answer.0);
+    for word in ["before", "moved", "undone", "stopped"] {
+        assert_eq!(answer.cpus(word).1, "3", "what somebody set stays: {}", answer.0);
+    }
+    for word in ["undone", "stopped"] {
+        assert_eq!(answer.cpus(word).0, ["0-7"; 4], "{word}: {}", answer.0);
+        assert!(answer.are_home(word), "{word}: {}", answer.0);
+    }
+    assert!(answer.lines("replayed").any(|line| line.ends_with("all the same")), "{}", answer.0);
+    assert!(
+        !answer.0.contains("not all undone") && !answer.0.contains("ended with"),
+        "{}",
+        answer.0
+    );
+}
+
+#[test]
+fn tasks_come_together_with_their_memory_and_all_is_taken_back_on_6_1() {
+    check("6.1");
+}
+
+#[test]
+fn tasks_come_together_with_their_memory_and_all_is_taken_back_on_7_3() {
+    check("7.3");
+}
