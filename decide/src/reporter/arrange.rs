@@ -75,7 +75,9 @@ impl<'a> Arrangement<'a> {
             let Some(part) = node.and_then(|node| self.parts.get_mut(node.index())) else {
                 continue;
             };
-            *part += thread.demand().min(1.0);
+            // One that is held has a place, also while its pages move and it runs less.
+            let is_held = thread.seen.held_on.is_some();
+            *part += if is_held { 1.0 } else { thread.demand().min(1.0) };
             if *part >= 0.5 {
                 *part -= 1.0;
                 self.estimates().add_thread(cpu);
