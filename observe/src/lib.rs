@@ -33,4 +33,4 @@ pub use gathered::{GATHERED_FORMAT, Gathered, machine_from_json};
 pub use host::Host;
 pub use load::CpuTimes;
 pub use process::{Pid, ProcessLimits};
-pub use thread::ThreadTimes;
+pub use thread::{ThreadTimes, own_cpu_time};

@@ -56,7 +56,11 @@ impl Host {
     /// # Errors
     /// When the file cannot be read.
     pub fn room_of(&self, node: NodeOsId) -> Result<(Option<Bytes>, Option<Bytes>)> {
-        Ok((self.free_memory(node)?, self.node_meminfo(node, "Inactive(file)")?))
+        let path = meminfo_path(node);
+        let both = |text: &str| {
+            Some((parse::meminfo(text, "MemFree")?, parse::meminfo(text, "Inactive(file)")?))
+        };
+        Ok(self.parse(&path, "MemFree and Inactive(file) in kB", both)?.unwrap_or_default())
     }
 
     /// Free memory of a node, now; `None` where the kernel does not say.
@@ -68,10 +72,13 @@ impl Host {
     }
 
     fn node_meminfo(&self, node: NodeOsId, key: &str) -> Result<Option<Bytes>> {
-        let path = format!("{DIR}/node{}/meminfo", node.0);
         let expected = format!("{key} in kB");
-        Ok(self.parse(&path, &expected, |text| parse::meminfo(text, key))?.flatten())
+        Ok(self.parse(&meminfo_path(node), &expected, |text| parse::meminfo(text, key))?.flatten())
     }
+}
+
+fn meminfo_path(node: NodeOsId) -> String {
+    format!("{DIR}/node{}/meminfo", node.0)
 }
 
 /// More nodes than any kernel has would be read for long before anybody counted them.

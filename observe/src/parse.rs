@@ -53,12 +53,6 @@ pub(crate) fn meminfo(text: &str, key: &str) -> Option<Option<Bytes>> {
     Some(Some(Bytes(kib.checked_mul(1024)?)))
 }
 
-/// A field of `proc/PID/stat`, counted from 1 as proc(5) does, from the third on. A process's name, the
-/// second, may hold anything, so what follows its last parenthesis is counted.
-pub(crate) fn stat_field(text: &str, number: usize) -> Option<&str> {
-    text.rsplit_once(')')?.1.split_whitespace().nth(number.checked_sub(3)?)
-}
-
 /// Whether a line of `meminfo` is the one of `key`.
 pub(crate) fn is_meminfo_line(line: &str, key: &str) -> bool {
     line.split_once(':').is_some_and(|(name, _)| name.split_whitespace().next_back() == Some(key))

@@ -1,8 +1,11 @@
 //! `proc/PID/task/TID/`: how long a thread ran, how long it waited for a CPU, and where it is.
 
+use std::time::Duration;
+
 use quartier_model::{CpuOsId, Nanos};
 
-use crate::{Host, Result, parse};
+use crate::tasks::stat::{Stat, times};
+use crate::{Host, Result};
 
 /// A thread's time since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +24,7 @@ impl Host {
     /// When the file is not what the kernel writes.
     pub fn thread_times(&self, pid: u32, tid: u32) -> Result<Option<ThreadTimes>> {
         let path = format!("proc/{pid}/task/{tid}/schedstat");
-        self.parse(&path, "time run, time waited, times run", thread_times)
+        self.parse(&path, "time run, time waited, times run", |text| times(text.as_bytes()))
     }
 
     /// The CPU that a thread runs on, or ran on last; `None` when it has ended.
@@ -30,16 +33,15 @@ impl Host {
     /// When the file is not what the kernel writes.
     pub fn thread_cpu(&self, pid: u32, tid: u32) -> Result<Option<CpuOsId>> {
         let path = format!("proc/{pid}/task/{tid}/stat");
-        self.parse(&path, "52 fields", |text| {
-            parse::stat_field(text, 39)?.parse().ok().map(CpuOsId)
-        })
+        self.parse(&path, "52 fields", |text| Some(Stat::parse(text.as_bytes())?.cpu))
     }
 }
 
-/// `ran_ns waited_ns times` (Linux Documentation/scheduler/sched-stats.rst).
-fn thread_times(text: &str) -> Option<ThreadTimes> {
-    let mut fields = text.split_whitespace().map(|field| field.parse().ok().map(Nanos));
-    Some(ThreadTimes { ran: fields.next()??, waited: fields.next()?? })
+/// How long the calling thread was on a CPU.
+#[must_use]
+pub fn own_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -48,10 +50,10 @@ mod tests {
 
     #[test]
     fn times_are_read_from_what_the_kernel_writes_and_nothing_else() {
-        let times = ThreadTimes { ran: Nanos(5_000), waited: Nanos(77) };
-        assert_eq!(thread_times("5000 77 12\n"), Some(times));
+        let expected = ThreadTimes { ran: Nanos(5_000), waited: Nanos(77) };
+        assert_eq!(times(b"5000 77 12\n"), Some(expected));
         for bad in ["", "5000", "x 7 1", "5 -1 2"] {
-            assert_eq!(thread_times(bad), None, "{bad}");
+            assert_eq!(times(bad.as_bytes()), None, "{bad}");
         }
     }
 

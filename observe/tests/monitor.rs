@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use quartier_model::{
-    Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Refusal, Snapshot,
-    Standing, SyntheticSpec, Task, TaskId,
+    Bytes, CpuId, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Refusal,
+    Snapshot, Standing, SyntheticSpec, Task, TaskId,
 };
 use quartier_observe::Host;
 use quartier_observe::tasks::{Denied, Kernel, Monitor, Rules, Who};
@@ -45,8 +45,8 @@ impl Kernel for Fake {
         Ok(())
     }
 
-    fn held_on(&self, thread: TaskId) -> Option<NodeId> {
-        self.held.get(&thread.id).copied()
+    fn held_on(&self, task: &Task) -> Option<NodeId> {
+        self.held.get(&task.thread.id).copied()
     }
 
     fn owns(&self, task: &Task, _affinity: &CpuList, _whole: &CpuList) -> bool {
@@ -188,6 +188,26 @@ fn who_runs_or_waits_is_seen_and_nobody_else() {
     assert_eq!((node.free.unwrap().0, node.reclaimable.unwrap().0), (1 << 20, 1 << 19));
     let idle = world.periods(8, &[]);
     assert_eq!(idle.processes.len(), 0, "it sleeps");
+}
+
+#[test]
+fn a_closer_look_sees_where_every_thread_is_now() {
+    let mut world = World::new(Rules::default());
+    let threads: Vec<u32> = (40..50).collect();
+    world.process(PID, 500, &threads);
+    let work: Vec<_> = threads.iter().map(|tid| (*tid, 90, 0)).collect();
+    let on = |snapshot: &Snapshot, cpu| {
+        let threads = &only(snapshot).threads;
+        threads.iter().filter(|thread| thread.cpu == Some(CpuId(cpu))).count()
+    };
+    assert_eq!(on(&world.periods(20, &work), 3), 10);
+    for tid in &threads {
+        let line = stat_line(*tid, 0, 0, 1, 500, 6, 0);
+        world.write(&format!("proc/{PID}/task/{tid}/stat"), &line);
+    }
+    assert_eq!(on(&world.period(&work), 6), 2, "one in five is asked");
+    let closer = world.monitor.look_closer(Nanos(world.at), &world.kernel);
+    assert_eq!(on(&closer, 6), 10);
 }
 
 #[test]

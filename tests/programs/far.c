@@ -21,12 +21,6 @@ static void run_anywhere(void) {
     must(!sched_setaffinity(0, sizeof cpus, &cpus), "affinity");
 }
 
-static int own_node(void) {
-    unsigned cpu, node;
-    must(!syscall(SYS_getcpu, &cpu, &node, NULL), "getcpu");
-    return (int)node;
-}
-
 static void say(double since, const char *data, size_t size, unsigned long rounds) {
     static void *pages[ASKED];
     static int at[ASKED];

@@ -88,6 +88,12 @@ static inline double seconds_now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+static inline int own_node(void) {
+    unsigned cpu, node;
+    must(!syscall(SYS_getcpu, &cpu, &node, NULL), "getcpu");
+    return (int)node;
+}
+
 // The value of a line of /proc/self/status.
 static inline long status_line(const char *name) {
     char line[256];

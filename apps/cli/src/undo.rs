@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use quartier_act::scheduler::{HoldError, Journal, Scheduler, Undone};
+use quartier_act::scheduler::{HoldError, Scheduler, Undone};
 use quartier_model::{Outcome, TaskId};
 use quartier_observe::Host;
 use quartier_observe::tasks::movable_of;
@@ -74,10 +74,8 @@ impl Args {
 }
 
 fn undo(journal: &Path) -> anyhow::Result<Undone> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .context("cannot tell when this machine was started")?;
     let machine = Host::live().machine().context("cannot read this machine")?;
-    let mut scheduler = Scheduler::new(machine, Journal::open(journal, boot.trim())?);
+    let mut scheduler = Scheduler::open(machine, journal)?;
     let progress = |left| say::sentence(&format!("moving the pages of {left} processes back"));
     Ok(scheduler.undo(|process| movable_of(Path::new("/"), process.id), progress)?)
 }

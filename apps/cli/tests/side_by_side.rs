@@ -4,8 +4,6 @@
 mod common;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::OnceLock;
 
 /// Programs of two threads each.
 const PROGRAMS: usize = 8;
@@ -25,17 +23,16 @@ cat /tmp/places
 ls /dev/shm
 ";
 
-fn side_by_side() -> &'static PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| common::program("side_by_side"))
-}
-
 /// The nodes of each program's two threads.
 fn in_guest(kernel: &str, nodes: usize, cpus_per_node: usize) -> Option<Vec<[usize; 2]>> {
     let (nodes, cpus_per_node) = (nodes.to_string(), cpus_per_node.to_string());
     let options = ["--nodes", &nodes, "--cpus-per-node", &cpus_per_node, "--timeout", "300"];
     let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
-    let arguments = [common::quartier().into(), side_by_side().into(), PROGRAMS.to_string().into()];
+    let arguments = [
+        common::quartier().into(),
+        common::program("side_by_side").into(),
+        PROGRAMS.to_string().into(),
+    ];
     let (text, said) = common::in_guest(kernel, options, shell.chain(arguments))?;
     println!("kernel {kernel}, {nodes} nodes of {cpus_per_node} CPUs:\n{text}");
     let places: Vec<_> = text

@@ -8,7 +8,7 @@ use quartier_act::scheduler::{Order, Scheduler, nothing_done};
 use quartier_decide::reporter::log::{LOG_FORMAT, Line};
 use quartier_decide::reporter::{Reporter, State};
 use quartier_model::{
-    Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task,
+    Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task, ThreadSeen,
 };
 use quartier_observe::tasks::{Monitor, movable_of};
 
@@ -95,23 +95,24 @@ impl Daemon {
         let at = self.now();
         let live = Live { scheduler: self.scheduler.as_ref(), error: RefCell::new(None) };
         let snapshot = self.monitor.look(at, &live)?;
-        if let Some(error) = live.error.into_inner() {
+        if let Some(error) = live.error.take() {
             return Err(error.into());
         }
         if let Some(scheduler) = &self.scheduler {
-            scheduler.borrow_mut().sweep()?;
+            scheduler.borrow_mut().sweep(at)?;
         }
         let triggers = self.reporter.triggers(&snapshot);
         if triggers.is_empty() {
             return Ok(());
         }
+        // What is decided is decided from where tasks are now.
+        let snapshot = self.monitor.look_closer(at, &live);
         let plan = self.reporter.plan(triggers, &snapshot);
         say(&snapshot, &plan);
-        let steps = plan.steps.clone();
         let decided = Line::Decided { snapshot, plan };
         self.write(&decided)?;
-        let Line::Decided { snapshot, .. } = decided else { return Ok(()) };
-        steps.iter().try_for_each(|step| self.begin(at, &snapshot, step))
+        let Line::Decided { snapshot, plan } = &decided else { return Ok(()) };
+        plan.steps.iter().try_for_each(|step| self.begin(at, snapshot, step))
     }
 
     fn begin(&mut self, at: Nanos, snapshot: &Snapshot, step: &Step) -> anyhow::Result<()> {
@@ -123,9 +124,11 @@ impl Daemon {
         let tasks = self.monitor.tasks_of(step.process);
         let seen = snapshot.processes.iter().find(|seen| seen.id == step.process);
         let is_left = |task: &Task| {
-            let thread =
-                seen.and_then(|seen| seen.threads.iter().find(|thread| thread.id == task.thread));
-            thread.is_some_and(|thread| thread.standing.is_some_and(|of| of != Standing::Free))
+            seen.is_some_and(|seen| {
+                let is_task = |thread: &&ThreadSeen| thread.id == task.thread;
+                let mut threads = seen.threads.iter().filter(is_task);
+                threads.any(|thread| seen.standing_of(thread) != Standing::Free)
+            })
         };
         let tasks: Vec<_> = tasks.into_iter().filter(|task| !is_left(task)).collect();
         let whole = self.monitor.whole_of(step.process).clone();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use quartier_act::affinity_of;
 use quartier_act::scheduler::{JournalError, PageCalls, ProcessPages, Scheduler};
-use quartier_model::{CpuList, NodeId, NodeOsId, Task, TaskId};
+use quartier_model::{CpuList, NodeId, NodeOsId, Task};
 use quartier_observe::tasks::{Denied, Kernel};
 
 /// This machine's kernel. Without a Scheduler nothing is ours.
@@ -32,8 +32,8 @@ impl Kernel for Live<'_> {
         Ok(())
     }
 
-    fn held_on(&self, thread: TaskId) -> Option<NodeId> {
-        self.scheduler?.borrow().holds().node_of(thread)
+    fn held_on(&self, task: &Task) -> Option<NodeId> {
+        self.scheduler?.borrow().holds().get(task).map(|held| held.node)
     }
 
     fn owns(&self, task: &Task, affinity: &CpuList, whole: &CpuList) -> bool {

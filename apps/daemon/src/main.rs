@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Parser;
-use quartier_act::scheduler::{Journal, Scheduler};
+use quartier_act::scheduler::Scheduler;
 use quartier_observe::Host;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -68,9 +68,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
                 format!("cannot make the journal's folder {}", folder.display())
             })?;
         }
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .context("cannot tell when this machine was started")?;
-        Ok(Scheduler::new(machine.clone(), Journal::open(&args.journal, boot.trim())?))
+        Ok(Scheduler::open(machine.clone(), &args.journal)?)
     });
     let mut daemon = Daemon::new(config, machine, scheduler.transpose()?, args.log.clone())?;
     let signals = signals()?;

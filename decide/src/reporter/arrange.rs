@@ -91,11 +91,11 @@ impl<'a> Arrangement<'a> {
     pub fn place_at_home(&mut self, process: &Terms<'_>) -> Option<Given> {
         let home = process.home().filter(|_| process.seen.pin.is_none())?;
         let nr_threads = process.to_place().count();
+        let cpus = self.cpus_of(process.seen, home);
         let takes = self.may_take(process, home)
             && self.has_room(process, home)
-            && self.costs(process, home, nr_threads).0 == 0
+            && self.nr_waiting(&cpus, nr_threads) == 0
             && !self.pressure.is_too_much(home, process, self.fair);
-        let cpus = self.cpus_on(process.seen, |node| node == home);
         takes.then(|| self.take(process, home, &cpus, nr_threads))?
     }
 
@@ -103,7 +103,7 @@ impl<'a> Arrangement<'a> {
     pub fn place(&mut self, process: &Terms<'_>) -> Result<Given, Why> {
         let nr_threads = process.to_place().count();
         if let Some(pin) = process.seen.pin {
-            let cpus = self.cpus_on(process.seen, |node| node == pin);
+            let cpus = self.cpus_of(process.seen, pin);
             return self.take(process, pin, &cpus, nr_threads).ok_or(Why::NoRoom);
         }
         let nodes: Vec<_> =
@@ -138,28 +138,32 @@ impl<'a> Arrangement<'a> {
             .filter(|node| !self.pressure.is_too_much(*node, process, fair))
             .collect();
         let nodes = if calm.is_empty() { nodes } else { &calm };
-        let least = nodes.iter().map(|node| self.costs(process, *node, nr_threads)).min()?;
-        let best =
-            |node: NodeId| nodes.contains(&node) && self.costs(process, node, nr_threads) == least;
-        let cpus = self.cpus_on(process.seen, best);
+        let costs = |node: &NodeId| (self.costs(process, *node, nr_threads), *node);
+        let costs: Vec<_> = nodes.iter().map(costs).collect();
+        let least = costs.iter().map(|(costs, _)| *costs).min()?;
+        let cpus = self.cpus_on(process.seen, |node| costs.contains(&(least, node)));
         let near = self.near(process);
         let mut cpu = [CpuId(0)];
         let one = Group { near, allowed: &Allowed::new(self.tree, cpus.iter().copied()) };
         group::decide(&self.estimates(), &one, &mut cpu)?;
         let node = self.tree.node_of(cpu[0])?;
-        let cpus = self.cpus_on(process.seen, |other| other == node);
+        let cpus = self.cpus_of(process.seen, node);
         self.take(process, node, &cpus, nr_threads)
     }
 
     /// How many threads would have to wait there, and how many sixteenths of its pages would have to
     /// move.
     fn costs(&self, process: &Terms<'_>, node: NodeId, nr_threads: usize) -> (usize, u64) {
-        let estimates = self.estimates();
-        let cpus = self.cpus_on(process.seen, |other| other == node);
-        let there: usize = cpus.iter().map(|cpu| estimates.nr_threads_on(*cpu) as usize).sum();
-        let waiting = (there + nr_threads).saturating_sub(cpus.len());
+        let waiting = self.nr_waiting(&self.cpus_of(process.seen, node), nr_threads);
         let here = process.pages.as_ref().map_or(0.0, |pages| share_on(pages, node));
         (waiting, ((1.0 - here) * 16.0).round() as u64)
+    }
+
+    /// How many threads would have to wait on these CPUs if so many more were there.
+    fn nr_waiting(&self, cpus: &[CpuId], nr_threads: usize) -> usize {
+        let estimates = self.estimates();
+        let there: usize = cpus.iter().map(|cpu| estimates.nr_threads_on(*cpu) as usize).sum();
+        (there + nr_threads).saturating_sub(cpus.len())
     }
 
     /// Counts so many threads on these CPUs of a node, and the pages.
@@ -170,7 +174,7 @@ impl<'a> Arrangement<'a> {
         cpus: &[CpuId],
         nr_threads: usize,
     ) -> Option<Given> {
-        let (waiting, _) = self.costs(process, node, nr_threads);
+        let waiting = self.nr_waiting(cpus, nr_threads);
         self.count_threads(process, cpus, nr_threads)?;
         self.pressure.add_at(node, process);
         let moves = process.bytes_off(node);
@@ -233,19 +237,23 @@ impl<'a> Arrangement<'a> {
     }
 
     fn nr_cpus(&self, process: &ProcessSeen, node: NodeId) -> usize {
-        self.cpus_on(process, |other| other == node).len()
+        self.cpus_of(process, node).len()
     }
 
     /// The CPUs of some nodes that a process may run on.
     fn cpus_on(&self, process: &ProcessSeen, takes: impl Fn(NodeId) -> bool) -> Vec<CpuId> {
-        let os_id = |cpu: CpuId| self.machine.cpus()[cpu.index()].os_id.0;
+        let nodes = self.machine.node_ids().filter(|node| takes(*node));
+        nodes.flat_map(|node| self.cpus_of(process, node)).collect()
+    }
+
+    /// The CPUs of a node that a process may run on.
+    fn cpus_of(&self, process: &ProcessSeen, node: NodeId) -> Vec<CpuId> {
         let is_allowed = |cpu: &CpuId| {
-            let cpu = os_id(*cpu);
+            let cpu = self.machine.cpus()[cpu.index()].os_id.0;
             let of_process = process.cpus.as_ref();
             self.snapshot.cpus.contains(cpu) && of_process.is_none_or(|cpus| cpus.contains(cpu))
         };
-        let nodes = self.machine.node_ids().filter(|node| takes(*node));
-        nodes.flat_map(|node| self.machine.node_cpus(node)).copied().filter(is_allowed).collect()
+        self.machine.node_cpus(node).iter().copied().filter(is_allowed).collect()
     }
 }
 

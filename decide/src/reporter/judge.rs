@@ -90,9 +90,8 @@ pub fn is_left(
     if process.seen.standing != Standing::Free {
         return Some(Why::Standing(process.seen.standing));
     }
-    if let Some(pin) = process.seen.pin {
-        let is_there = process.seen.free_threads().all(|thread| thread.held_on == Some(pin));
-        return is_there.then_some(Why::WellPlaced);
+    if process.seen.pin.is_some() {
+        return (!process.is_off_its_pin()).then_some(Why::WellPlaced);
     }
     if known.failed_until > at {
         return Some(Why::DidNotHelp { until: known.failed_until });
@@ -281,20 +280,18 @@ impl Known {
     /// A trial whose time has come: a step, if it did not help.
     pub fn judge(
         &mut self,
-        process: &ProcessSeen,
+        process: TaskId,
         at: Nanos,
-        now: Option<Efficiency>,
+        now: Efficiency,
         settings: &Settings,
     ) -> Option<Step> {
-        // If it does not run at the moment it will be judged when it does.
-        let (true, Some(now)) = (self.is_due(process, at, settings), now) else { return None };
         let trial = self.trial.take()?;
         if now.is_better_than(&trial.before) {
             return None;
         }
         self.failed_until = at + settings.remember;
         Some(Step {
-            process: process.id,
+            process,
             kind: Kind::TakeBack,
             threads: trial.threads,
             others: None,

@@ -54,9 +54,12 @@ impl<'a> Sight<'a> {
         let at = self.snapshot.at;
         let mut plan = Plan { at, triggers, ..Plan::default() };
         for process in &self.all {
-            if let Some(known) = state.processes.get_mut(&process.id()) {
-                let now = judge::efficiency(self.machine, process, &self.pressure);
-                plan.steps.extend(known.judge(process.seen, at, now, self.settings));
+            // If one does not run at the moment it will be judged when it does.
+            if let Some(known) = state.processes.get_mut(&process.id())
+                && known.is_due(process.seen, at, self.settings)
+                && let Some(now) = judge::efficiency(self.machine, process, &self.pressure)
+            {
+                plan.steps.extend(known.judge(process.id(), at, now, self.settings));
             }
         }
         let fates = self.fates(state);

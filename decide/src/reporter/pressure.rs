@@ -9,7 +9,7 @@
 //! beside their memory are only scattered where misses are counted and say that it is more; what nobody has
 //! measured moves no pages.
 
-use quartier_model::{Machine, NodeId, Snapshot};
+use quartier_model::{Machine, Node, NodeId, Snapshot};
 
 use super::terms::{Shares, Terms, ThreadTerms};
 
@@ -20,32 +20,35 @@ const BEARABLE: f64 = 0.5;
 #[derive(Clone, Debug)]
 pub struct Pressure {
     of: Vec<f64>,
-    has_memory: Vec<bool>,
+    /// With memory.
+    nr_nodes: usize,
     cpus_per_node: f64,
 }
 
 impl Pressure {
     /// None yet.
     pub fn none(machine: &Machine, snapshot: &Snapshot) -> Self {
-        let has_memory: Vec<_> = machine
-            .nodes()
-            .iter()
-            .map(|node| node.memory.is_none_or(|memory| memory.0 > 0))
-            .collect();
-        let nr_nodes = has_memory.iter().filter(|has| **has).count().max(1);
+        let nodes = machine.nodes();
+        let has_memory = |node: &&Node| node.memory.is_none_or(|memory| memory.0 > 0);
+        let nr_nodes = nodes.iter().filter(has_memory).count().max(1);
         let cpus_per_node = (snapshot.cpus.len() as f64 / nr_nodes as f64).max(1.0);
-        Self { of: vec![0.0; has_memory.len()], has_memory, cpus_per_node }
+        Self { of: vec![0.0; nodes.len()], nr_nodes, cpus_per_node }
     }
 
     /// Adds what a process brings where its pages are.
     pub fn add(&mut self, process: &Terms<'_>) {
         for thread in &process.threads {
             let Some(pages) = process.pages_of(thread) else { continue };
-            let brings = thread.running * process.intensity.value() / self.cpus_per_node;
+            let brings = self.of_running(process, thread.running);
             for (node, share) in pages {
                 self.add_to(*node, brings * share);
             }
         }
+    }
+
+    /// What a process brings that runs on so many CPUs' worth.
+    fn of_running(&self, process: &Terms<'_>, running: f64) -> f64 {
+        running * process.intensity.value() / self.cpus_per_node
     }
 
     fn add_to(&mut self, node: NodeId, pressure: f64) {
@@ -61,13 +64,12 @@ impl Pressure {
 
     /// The same of one of its threads.
     pub fn add_part_at(&mut self, node: NodeId, process: &Terms<'_>, thread: &ThreadTerms<'_>) {
-        self.add_to(node, thread.demand() * process.intensity.value() / self.cpus_per_node);
+        self.add_to(node, self.of_running(process, thread.demand()));
     }
 
     /// What it brings if it can run as it would.
     pub fn demand_of(&self, process: &Terms<'_>) -> f64 {
-        let demand: f64 = process.threads.iter().map(ThreadTerms::demand).sum();
-        demand * process.intensity.value() / self.cpus_per_node
+        self.of_running(process, process.threads.iter().map(ThreadTerms::demand).sum())
     }
 
     pub fn on(&self, node: NodeId) -> f64 {
@@ -76,8 +78,7 @@ impl Pressure {
 
     /// The mean of nodes with memory.
     pub fn fair(&self) -> f64 {
-        let nr_nodes = self.has_memory.iter().filter(|has| **has).count().max(1);
-        self.of.iter().sum::<f64>() / nr_nodes as f64
+        self.of.iter().sum::<f64>() / self.nr_nodes as f64
     }
 
     /// The most that a node has too much.

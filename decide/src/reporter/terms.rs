@@ -110,6 +110,12 @@ impl<'a> Terms<'a> {
         self.active().filter(|thread| thread.is_free)
     }
 
+    /// Whether the administrator wants it on a node where not all of it is held.
+    pub fn is_off_its_pin(&self) -> bool {
+        let is_off = |pin| self.seen.free_threads().any(|thread| thread.held_on != Some(pin));
+        self.seen.pin.is_some_and(is_off)
+    }
+
     pub fn id(&self) -> TaskId {
         self.seen.id
     }

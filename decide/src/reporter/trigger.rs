@@ -1,7 +1,7 @@
 //! What makes the Reporter look (UNAS, algorithm 2, line 4: load is unbalanced, the behaviour of processes
 //! has changed, or a powerful core is idle).
 
-use quartier_model::{CpuId, Machine, NodeId, Snapshot, Standing, Trigger};
+use quartier_model::{Machine, NodeId, Snapshot, Standing, Trigger};
 use serde::{Deserialize, Serialize};
 
 use super::State;
@@ -74,8 +74,7 @@ fn is_placeable(process: &Terms<'_>) -> bool {
 
 fn is_unbalanced(machine: &Machine, snapshot: &Snapshot, all: &[Terms<'_>]) -> bool {
     let idle_elsewhere = |node: NodeId| {
-        snapshot.cpus_busy.iter().enumerate().any(|(cpu, busy)| {
-            let cpu = &machine.cpus()[CpuId(cpu as u32).index()];
+        machine.cpus().iter().zip(&snapshot.cpus_busy).any(|(cpu, busy)| {
             let is_idle =
                 busy.is_some_and(|busy| (busy.0 as f64) < IDLE_MIN * snapshot.window.0 as f64);
             is_idle && cpu.node != Some(node) && snapshot.cpus.contains(cpu.os_id.0)
@@ -96,8 +95,5 @@ fn has_changed(machine: &Machine, process: &Terms<'_>, state: &State) -> bool {
 }
 
 fn is_pinned_elsewhere(process: &Terms<'_>) -> bool {
-    is_placeable(process)
-        && process.seen.pin.is_some_and(|pin| {
-            process.seen.free_threads().any(|thread| thread.held_on != Some(pin))
-        })
+    is_placeable(process) && process.is_off_its_pin()
 }

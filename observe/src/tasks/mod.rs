@@ -10,7 +10,7 @@ mod pages;
 mod process;
 mod rules;
 mod standing;
-mod stat;
+pub(crate) mod stat;
 mod thread;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ use quartier_model::{
     Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task, TaskId,
 };
 
-use crate::{CpuTimes, Host, Result, parse};
+use crate::{CpuTimes, Host, Result, own_cpu_time, parse};
 use files::Files;
 use pages::Random;
 use process::{Look, Process};
@@ -67,7 +67,7 @@ pub trait Kernel {
     ) -> std::result::Result<(), Denied>;
 
     /// The node that we hold a thread on.
-    fn held_on(&self, thread: TaskId) -> Option<NodeId>;
+    fn held_on(&self, task: &Task) -> Option<NodeId>;
 
     /// Whether an affinity that a thread has is what we set, for it or for whoever made it. `whole` is what its cpuset
     /// leaves to it.
@@ -94,11 +94,17 @@ pub struct Monitor {
     /// When it looked, the newest last.
     looked: VecDeque<Nanos>,
     turn: usize,
+    pages: PageBudgets,
+    /// Files that may be kept open.
+    descriptors_max: usize,
+}
+
+/// What reading lists of mappings, and asking for pages, may take.
+#[derive(Debug)]
+struct PageBudgets {
     mappings: Budget,
     samples: Budget,
     random: Random,
-    /// Files that may be kept open.
-    descriptors_max: usize,
 }
 
 /// What CPUs and nodes did.
@@ -147,11 +153,6 @@ impl Budget {
     }
 }
 
-fn own_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
-}
-
 impl Monitor {
     /// Of the machine below a root, which is `/` but in tests.
     #[must_use]
@@ -166,9 +167,11 @@ impl Monitor {
             around: Around::default(),
             looked: VecDeque::new(),
             turn: 0,
-            mappings: Budget::of(PART_FOR_MAPPINGS),
-            samples: Budget::of(PART_FOR_SAMPLES),
-            random: Random(0),
+            pages: PageBudgets {
+                mappings: Budget::of(PART_FOR_MAPPINGS),
+                samples: Budget::of(PART_FOR_SAMPLES),
+                random: Random(0),
+            },
             descriptors_max,
         }
     }
@@ -228,19 +231,9 @@ impl Monitor {
             self.looked.pop_front();
         }
         let mut open: usize = self.processes.values().map(Process::nr_open).sum();
-        let turn = self.turn;
-        let (machine, rules, around) = (&self.machine, &self.rules, &self.around);
-        let mut look = Look {
-            files: &mut self.files,
-            machine,
-            rules,
-            kernel,
-            online: &around.online,
-            at,
-            may_open: false,
-        };
-        let max = self.descriptors_max;
-        self.processes.retain(|_, process| {
+        let (turn, max) = (self.turn, self.descriptors_max);
+        let (mut look, processes, _) = self.begin_look(at, kernel);
+        processes.retain(|_, process| {
             open -= process.nr_open();
             look.may_open = open < max;
             let is_there = process.look(&mut look);
@@ -253,6 +246,32 @@ impl Monitor {
         });
         self.look_at_pages(at, kernel);
         Ok(self.snapshot(at, kernel))
+    }
+
+    /// Where every thread is now that runs or waits: `look` asks each of them in one of five periods, which is too seldom
+    /// for a decision.
+    #[must_use]
+    pub fn look_closer(&mut self, at: Nanos, kernel: &dyn Kernel) -> Snapshot {
+        let (mut look, processes, _) = self.begin_look(at, kernel);
+        processes.values_mut().for_each(|process| process.locate(&mut look, 0, 1));
+        self.snapshot(at, kernel)
+    }
+
+    fn begin_look<'a>(
+        &'a mut self,
+        at: Nanos,
+        kernel: &'a dyn Kernel,
+    ) -> (Look<'a>, &'a mut BTreeMap<u32, Process>, &'a mut PageBudgets) {
+        let look = Look {
+            files: &mut self.files,
+            machine: &self.machine,
+            rules: &self.rules,
+            kernel,
+            online: &self.around.online,
+            at,
+            may_open: false,
+        };
+        (look, &mut self.processes, &mut self.pages)
     }
 
     fn take_census(&mut self) {
@@ -269,38 +288,30 @@ impl Monitor {
 
     /// Mappings and samples, of those first that have waited longest, as far as the budgets go.
     fn look_at_pages(&mut self, at: Nanos, kernel: &dyn Kernel) {
-        let mut look = Look {
-            files: &mut self.files,
-            machine: &self.machine,
-            rules: &self.rules,
-            kernel,
-            online: &self.around.online,
-            at,
-            may_open: false,
-        };
-        self.mappings.fill(at);
-        self.samples.fill(at);
-        let mut busy: Vec<_> =
-            self.processes.values_mut().filter(|process| process.is_busy()).collect();
+        let (mut look, processes, PageBudgets { mappings, samples, random }) =
+            self.begin_look(at, kernel);
+        mappings.fill(at);
+        samples.fill(at);
+        let mut busy: Vec<_> = processes.values_mut().filter(|process| process.is_busy()).collect();
         busy.sort_by_key(|process| process.mapped());
         for process in &mut busy {
             let is_old = process.mapped().is_none_or(|mapped| at >= mapped + MAPPINGS_LAST);
-            if !is_old || self.mappings.is_spent() {
+            if !is_old || mappings.is_spent() {
                 break;
             }
             let began = own_cpu_time();
             process.read_mappings(&mut look);
-            self.mappings.spend(own_cpu_time().saturating_sub(began));
+            mappings.spend(own_cpu_time().saturating_sub(began));
         }
         busy.sort_by_key(|process| process.sample.taken);
         for process in busy {
             let is_old = process.sample.taken.is_none_or(|taken| at >= taken + LOOK_AROUND);
-            if !is_old || self.samples.is_spent() {
+            if !is_old || samples.is_spent() {
                 break;
             }
             let began = own_cpu_time();
-            process.take_sample(&mut look, &mut self.random);
-            self.samples.spend(own_cpu_time().saturating_sub(began));
+            process.take_sample(&mut look, random);
+            samples.spend(own_cpu_time().saturating_sub(began));
         }
     }
 

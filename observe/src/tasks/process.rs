@@ -368,7 +368,7 @@ impl Process {
             waited: times.waited,
             cpu: busy.cpu,
             found_on: busy.found_on(),
-            held_on: kernel.held_on(thread.id),
+            held_on: kernel.held_on(&self.task(thread)),
             standing: (of_thread != Standing::Free).then_some(of_thread),
             touched: None,
             llc_misses: None,

@@ -32,6 +32,13 @@ pub struct Program {
     pub policies: Option<&'static str>,
 }
 
+impl Program {
+    /// Whether it is counted for a second time, with nothing slowed down.
+    pub fn is_counted_by_the_clock(&self) -> bool {
+        self.policies.is_none()
+    }
+}
+
 const WATER: &str = "\
 #include \"oplsaa.ff/forcefield.itp\"
 #include \"oplsaa.ff/spce.itp\"

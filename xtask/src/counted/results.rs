@@ -66,11 +66,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         eprintln!("results: {}", program.name);
         let folder = place.prepare(program).context(program.name)?;
         discard(&folder.join(RECORDINGS)).context(program.name)?;
-        let policies = program.policies.map(|policies| ["--policies", policies]);
-        let slowed = [&slowed[..], policies.as_ref().map_or(&[], |words| &words[..])].concat();
+        let policies = program.policies.into_iter().flat_map(|policies| ["--policies", policies]);
+        let slowed: Vec<_> = slowed.iter().copied().chain(policies).collect();
         place.compare(program, &folder, &slowed, "report").context(program.name)?;
         place.look_again(&folder, RECORDINGS, "whole").context(program.name)?;
-        if program.policies.is_none() {
+        if program.is_counted_by_the_clock() {
             place.compare(program, &folder, &unslowed, "by-the-clock").context(program.name)?;
         }
         keep(program, &folder, &args.out).context(program.name)?;
@@ -99,9 +99,9 @@ fn keep(program: &Program, folder: &Path, out: &Path) -> anyhow::Result<()> {
 fn kept(program: &Program) -> Vec<(String, String)> {
     let name = program.name;
     let reports = ["txt", "json"].map(|kind| (format!("report.{kind}"), format!("{name}.{kind}")));
-    let texts = ["whole.txt", "by-the-clock.txt"];
-    let texts = &texts[..if program.policies.is_none() { 2 } else { 1 }];
-    let texts = texts.iter().map(|file| ((*file).to_owned(), format!("{name}-{file}")));
+    let by_the_clock = program.is_counted_by_the_clock().then_some("by-the-clock.txt");
+    let texts = ["whole.txt"].into_iter().chain(by_the_clock);
+    let texts = texts.map(|file| (file.to_owned(), format!("{name}-{file}")));
     let drawings =
         DRAWINGS.map(|file| (format!("report-drawings/{file}"), format!("{name}-{file}")));
     reports.into_iter().chain(texts).chain(drawings).collect()

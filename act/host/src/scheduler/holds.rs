@@ -10,6 +10,7 @@ use quartier_model::{NodeId, Task, TaskId};
 use quartier_session::CpuBits;
 use serde::{Deserialize, Serialize};
 
+use super::mask::Mask;
 use super::task;
 use crate::affinity;
 
@@ -27,11 +28,6 @@ pub struct Held {
     pub set: Mask,
 }
 
-/// An affinity, written as the kernel's list of CPUs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Mask(pub Box<CpuBits>);
-
 /// Why a thread is not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldError {
@@ -45,65 +41,73 @@ pub enum HoldError {
     Cpuset,
 }
 
-/// All threads that are held.
+/// All threads that are held, by process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
-    held: BTreeMap<TaskId, Held>,
+    of: BTreeMap<TaskId, BTreeMap<TaskId, Held>>,
+    len: usize,
 }
 
 impl Holds {
-    /// Those of an earlier Scheduler.
-    pub fn restored(held: BTreeMap<TaskId, Held>) -> Self {
-        Self { held }
-    }
-
-    /// The node that a thread is held on.
+    /// How a thread is held.
     #[must_use]
-    pub fn node_of(&self, thread: TaskId) -> Option<NodeId> {
-        self.held.get(&thread).map(|held| held.node)
+    pub fn get(&self, task: &Task) -> Option<&Held> {
+        self.of.get(&task.process)?.get(&task.thread)
     }
 
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (&TaskId, &Held)> {
-        self.held.iter()
+    /// Those of a process, likewise; of all where none is given.
+    pub fn of(&self, process: Option<TaskId>) -> impl Iterator<Item = (&TaskId, &Held)> {
+        let of_one = process.map(|process| process..=process);
+        match of_one {
+            Some(one) => self.of.range(one),
+            None => self.of.range(..),
+        }
+        .flat_map(|(_, threads)| threads)
     }
 
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.len
     }
 
     /// Whether none is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.len == 0
     }
 
-    /// Whether an affinity that a thread has is what we set, for it or for whoever made it. `whole` is what its
+    /// A thread is held so from now on.
+    pub fn insert(&mut self, thread: TaskId, held: Held) {
+        let of_process = self.of.entry(held.process).or_default();
+        self.len += usize::from(of_process.insert(thread, held).is_none());
+    }
+
+    /// A thread of a process is not held any more.
+    pub fn remove(&mut self, process: TaskId, thread: TaskId) {
+        let Some(of_process) = self.of.get_mut(&process) else { return };
+        self.len -= usize::from(of_process.remove(&thread).is_some());
+        if of_process.is_empty() {
+            self.of.remove(&process);
+        }
+    }
+
+    /// How a thread is held, or whoever it has its affinity from, if `now` is what we set there. `whole` is what its
     /// cpuset leaves to it, to which the kernel narrows everything.
     #[must_use]
-    pub fn is_ours(&self, task: &Task, now: &CpuBits, whole: &CpuBits) -> bool {
-        self.maker_of(task).is_some_and(|held| is_as_set(&held.set.0, now, whole))
-    }
-
-    /// How a thread is held, or whoever it has its affinity from.
-    fn maker_of(&self, task: &Task) -> Option<&Held> {
-        let is_makers = |held: &&Held| {
-            let began_before = held.process.start_ticks <= task.process.start_ticks;
-            held.process == task.process || held.process.id == task.parent && began_before
-        };
-        self.held.get(&task.thread).or_else(|| self.held.values().find(is_makers))
-    }
-
-    /// Writes down how a thread is held that inherited it; `None` if it did not.
-    pub fn adopt(&mut self, task: &Task, now: &CpuBits, whole: &CpuBits) -> Option<Held> {
-        if self.held.contains_key(&task.thread) || !self.is_ours(task, now, whole) {
-            return None;
+    pub fn whence(&self, task: &Task, now: &CpuBits, whole: &CpuBits) -> Option<&Held> {
+        let is_so = |held: &&Held| is_as_set(&held.set.bits(), now, whole);
+        if let Some(own) = self.get(task) {
+            return Some(own).filter(is_so);
         }
-        let held = Held { process: task.process, ..self.maker_of(task)?.clone() };
-        self.held.insert(task.thread, held.clone());
-        Some(held)
+        // Whoever began later is no parent, but another with its number.
+        let parents = TaskId { id: task.parent, start_ticks: 0 }..=TaskId {
+            id: task.parent,
+            start_ticks: task.process.start_ticks,
+        };
+        let makers = self.of.get(&task.process).into_iter();
+        let makers = makers.chain(self.of.range(parents).map(|(_, threads)| threads));
+        makers.flat_map(BTreeMap::values).find(is_so)
     }
 
     /// What is to be written down before a thread is held on these CPUs of a node.
@@ -122,63 +126,52 @@ impl Holds {
         if set.is_empty() {
             return Err(HoldError::Cpuset);
         }
-        let before = match self.maker_of(task) {
-            Some(held) if is_as_set(&held.set.0, &now, whole) => held.before.clone(),
+        let before = match self.whence(task, &now, whole) {
+            Some(held) => held.before.clone(),
             // Nobody set anything: what is left to it is everything.
-            _ if whole.is_within(&now) => Mask(Box::new(CpuBits::ALL)),
-            _ => return Err(HoldError::SetBySomebody),
+            None if whole.is_within(&now) => Mask::All,
+            None => return Err(HoldError::SetBySomebody),
         };
-        Ok(Held { process: task.process, node, before, set: Mask(Box::new(set)) })
+        Ok(Held { process: task.process, node, before, set: Mask::from(&set) })
     }
 
-    /// Holds it, after that was written down.
-    ///
-    /// # Errors
-    /// When it has ended or is not ours to hold; then nothing has changed.
-    pub fn hold(&mut self, thread: TaskId, held: Held) -> Result<(), HoldError> {
-        if !task::is_there(thread) {
-            return Err(HoldError::Ended);
-        }
-        affinity::set(thread.id, &held.set.0).map_err(error)?;
-        if !task::is_there(thread) {
-            // It ended in between. Another would have its number only if all others were used up meanwhile.
-            return Err(HoldError::Ended);
-        }
-        self.held.insert(thread, held);
-        Ok(())
+    /// Those that have ended, with their processes.
+    #[must_use]
+    pub fn ended(&self) -> Vec<(TaskId, TaskId)> {
+        let ended = self.of(None).filter(|(thread, _)| !task::is_there(**thread));
+        ended.map(|(thread, held)| (held.process, *thread)).collect()
     }
+}
 
-    /// Gives a thread back what it could use before, unless somebody has set something else meanwhile.
-    /// Nothing to do for one that has ended.
-    pub fn release(&mut self, thread: TaskId) -> Result<(), HoldError> {
-        let Some(held) = self.held.remove(&thread) else { return Ok(()) };
-        if !task::is_there(thread) {
-            return Ok(());
-        }
-        let now = affinity::get(thread.id).map_err(error)?;
-        // A cpuset may have narrowed it since.
-        if !now.is_within(&held.set.0) {
-            return Err(HoldError::SetBySomebody);
-        }
-        affinity::set(thread.id, &held.before.0).map_err(error)?;
-        Ok(())
+/// Holds a thread, after that was written down.
+///
+/// # Errors
+/// When it has ended or is not ours to hold; then nothing has changed.
+pub fn hold(thread: TaskId, held: &Held) -> Result<(), HoldError> {
+    if !task::is_there(thread) {
+        return Err(HoldError::Ended);
     }
+    affinity::set(thread.id, &held.set.bits()).map_err(error)?;
+    // If it ended in between: another would have its number only if all others were used up meanwhile.
+    if task::is_there(thread) { Ok(()) } else { Err(HoldError::Ended) }
+}
 
-    /// A thread has ended, or somebody else places it now.
-    pub fn forget(&mut self, thread: TaskId) {
-        self.held.remove(&thread);
+/// Gives a thread back what it could use before, unless somebody has set something else meanwhile.
+/// Nothing to do for one that has ended.
+///
+/// # Errors
+/// When it is not ours any more, or may not be touched.
+pub fn release(thread: TaskId, held: &Held) -> Result<(), HoldError> {
+    if !task::is_there(thread) {
+        return Ok(());
     }
-
-    /// Those that are held of a process.
-    pub fn of(&self, process: TaskId) -> Vec<TaskId> {
-        let of = self.held.iter().filter(|(_, held)| held.process == process);
-        of.map(|(thread, _)| *thread).collect()
+    let now = affinity::get(thread.id).map_err(error)?;
+    // A cpuset may have narrowed it since.
+    if !now.is_within(&held.set.bits()) {
+        return Err(HoldError::SetBySomebody);
     }
-
-    /// Those that have ended.
-    pub fn ended(&self) -> Vec<TaskId> {
-        self.held.keys().copied().filter(|thread| !task::is_there(*thread)).collect()
-    }
+    affinity::set(thread.id, &held.before.bits()).map_err(error)?;
+    Ok(())
 }
 
 /// What the kernel makes of an affinity within a cpuset: the CPUs of both, or the cpuset's if there are none.
@@ -195,58 +188,10 @@ fn error(errno: Errno) -> HoldError {
     }
 }
 
-impl From<Mask> for String {
-    fn from(mask: Mask) -> Self {
-        if *mask.0 == CpuBits::ALL {
-            return "all".to_owned();
-        }
-        mask.0.iter().collect::<quartier_model::CpuList>().to_string()
-    }
-}
-
-impl TryFrom<String> for Mask {
-    type Error = quartier_model::CpuListError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        if text == "all" {
-            return Ok(Self(Box::new(CpuBits::ALL)));
-        }
-        let list: quartier_model::CpuList = text.parse()?;
-        Ok(Self(Box::new(list.iter().collect())))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command};
-
     use super::*;
-
-    /// A process that sleeps, and ends with its test.
-    struct Sleeper(Child);
-
-    impl Sleeper {
-        fn new() -> Self {
-            Self(Command::new("sleep").arg("60").spawn().unwrap())
-        }
-
-        fn task(&self) -> Task {
-            let id = self.0.id();
-            let task = TaskId { id, start_ticks: task::start_ticks(id).unwrap() };
-            Task { thread: task, process: task, parent: std::process::id() }
-        }
-
-        fn affinity(&self) -> CpuBits {
-            affinity::get(self.0.id()).unwrap()
-        }
-    }
-
-    impl Drop for Sleeper {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
+    use crate::scheduler::sleeper::Sleeper;
 
     /// All CPUs that there are here, and one of them.
     fn cpus() -> (CpuBits, CpuBits) {
@@ -256,7 +201,8 @@ mod tests {
 
     fn hold(holds: &mut Holds, task: &Task, whole: &CpuBits) -> Result<Held, HoldError> {
         let held = holds.prepare(task, NodeId(0), &cpus().1, whole)?;
-        holds.hold(task.thread, held.clone())?;
+        super::hold(task.thread, &held)?;
+        holds.insert(task.thread, held.clone());
         Ok(held)
     }
 
@@ -267,11 +213,13 @@ mod tests {
         let (mut holds, task) = (Holds::default(), sleeper.task());
         hold(&mut holds, &task, &whole).unwrap();
         assert_eq!(sleeper.affinity(), one);
-        assert_eq!(holds.node_of(task.thread), Some(NodeId(0)));
-        assert!(holds.is_ours(&task, &one, &whole));
+        assert_eq!(holds.get(&task).map(|held| held.node), Some(NodeId(0)));
+        assert!(holds.whence(&task, &one, &whole).is_some());
         // Held once more, elsewhere, it is still let go as it was at first.
-        assert_eq!(*hold(&mut holds, &task, &whole).unwrap().before.0, CpuBits::ALL);
-        holds.release(task.thread).unwrap();
+        let held = hold(&mut holds, &task, &whole).unwrap();
+        assert_eq!(held.before, Mask::All);
+        release(task.thread, &held).unwrap();
+        holds.remove(task.process, task.thread);
         assert_eq!((sleeper.affinity(), holds.len()), (whole, 0));
     }
 
@@ -287,11 +235,11 @@ mod tests {
         affinity::set(task.thread.id, &other).unwrap();
         assert_eq!(hold(&mut holds, &task, &whole), Err(HoldError::SetBySomebody));
         affinity::set(task.thread.id, &whole).unwrap();
-        hold(&mut holds, &task, &whole).unwrap();
+        let held = hold(&mut holds, &task, &whole).unwrap();
         affinity::set(task.thread.id, &other).unwrap();
-        assert!(!holds.is_ours(&task, &other, &whole));
+        assert_eq!(holds.whence(&task, &other, &whole), None);
         assert_eq!(hold(&mut holds, &task, &whole), Err(HoldError::SetBySomebody));
-        assert_eq!(holds.release(task.thread), Err(HoldError::SetBySomebody));
+        assert_eq!(release(task.thread, &held), Err(HoldError::SetBySomebody));
         assert_eq!(sleeper.affinity(), other);
     }
 
@@ -305,11 +253,13 @@ mod tests {
         let stranger = Task { parent: 1, ..child.task() };
         let child_of = Task { parent: maker.task().process.id, ..child.task() };
         if one != whole {
-            assert_eq!(holds.adopt(&stranger, &one, &whole), None, "that may be anybody's will");
+            assert_eq!(holds.whence(&stranger, &one, &whole), None, "that may be anybody's will");
         }
-        assert!(holds.adopt(&child_of, &one, &whole).is_some());
-        assert_eq!(holds.adopt(&child_of, &one, &whole), None, "once");
-        holds.release(child.task().thread).unwrap();
+        let earlier = TaskId { start_ticks: 0, ..child_of.process };
+        let not_of = Task { process: earlier, thread: earlier, ..child_of };
+        assert_eq!(holds.whence(&not_of, &one, &whole), None, "it was there before its maker");
+        let held = holds.whence(&child_of, &one, &whole).unwrap();
+        release(child.task().thread, held).unwrap();
         assert_eq!(child.affinity(), whole);
     }
 
@@ -333,10 +283,10 @@ mod tests {
         let (whole, _) = cpus();
         let sleeper = Sleeper::new();
         let (mut holds, task) = (Holds::default(), sleeper.task());
-        hold(&mut holds, &task, &whole).unwrap();
+        let held = hold(&mut holds, &task, &whole).unwrap();
         drop(sleeper);
-        assert_eq!(holds.ended(), [task.thread]);
+        assert_eq!(holds.ended(), [(task.process, task.thread)]);
         assert_eq!(hold(&mut holds, &task, &whole), Err(HoldError::Ended));
-        assert_eq!(holds.release(task.thread), Ok(()));
+        assert_eq!(release(task.thread, &held), Ok(()));
     }
 }

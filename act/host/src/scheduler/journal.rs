@@ -15,6 +15,8 @@ use thiserror::Error;
 use super::blocks::Block;
 use super::holds::{Held, Holds};
 
+/// Another number after each start of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// A journal that has grown by so much is written anew, without what has been taken back.
 const GROWTH_MAX: u64 = 4 << 20;
 
@@ -22,12 +24,17 @@ const GROWTH_MAX: u64 = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Entry {
-    /// The machine since its last start (`/proc/sys/kernel/random/boot_id`).
+    /// The machine since its last start ([`BOOT_ID`]).
     Boot(String),
     /// A thread is held.
     Hold(TaskId, Held),
     /// It is not any more.
-    Free(TaskId),
+    Free {
+        /// Whose thread.
+        process: TaskId,
+        /// Which.
+        thread: TaskId,
+    },
     /// Pages of a process are moved.
     Moved(TaskId, Vec<Block>),
     /// They are where they were, or it has ended.
@@ -42,6 +49,10 @@ pub enum JournalError {
     Io { path: PathBuf, cause: io::Error },
     #[error("the journal {path} is not one, from its line {line} on: {complaint}")]
     Malformed { path: PathBuf, line: usize, complaint: String },
+    #[error(
+        "cannot tell when this machine was started, so not whose changes a journal holds: {BOOT_ID}: {cause}"
+    )]
+    Boot { cause: io::Error },
     #[error("another quartierd writes the journal {path}: stop it first")]
     InUse { path: PathBuf },
 }
@@ -50,7 +61,7 @@ pub enum JournalError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Threads that are held.
-    pub held: BTreeMap<TaskId, Held>,
+    pub held: Holds,
     /// By process, and by the index of the block: where its pages were first.
     pub moved: BTreeMap<TaskId, BTreeMap<u64, Block>>,
 }
@@ -71,12 +82,8 @@ impl Changes {
     fn apply(&mut self, entry: Entry) {
         match entry {
             Entry::Boot(_) => {}
-            Entry::Hold(thread, held) => {
-                self.held.insert(thread, held);
-            }
-            Entry::Free(thread) => {
-                self.held.remove(&thread);
-            }
+            Entry::Hold(thread, held) => self.held.insert(thread, held),
+            Entry::Free { process, thread } => self.held.remove(process, thread),
             Entry::Moved(process, blocks) => {
                 let moved = self.moved.entry(process).or_default();
                 // Where a page was first is where it goes back.
@@ -91,7 +98,7 @@ impl Changes {
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        let held = self.held.iter().map(|(thread, held)| Entry::Hold(*thread, held.clone()));
+        let held = self.held.of(None).map(|(thread, held)| Entry::Hold(*thread, held.clone()));
         let moved = self.moved.iter();
         held.chain(
             moved.map(|(process, blocks)| {
@@ -102,12 +109,22 @@ impl Changes {
 }
 
 impl Journal {
+    /// That of this machine since its last start, see [`Self::open_after`].
+    ///
+    /// # Errors
+    /// The same, and when nobody says which start that was.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let boot =
+            std::fs::read_to_string(BOOT_ID).map_err(|cause| JournalError::Boot { cause })?;
+        Self::open_after(path, boot.trim())
+    }
+
     /// Opens the journal in a file, which is made if there is none; what is in it from before the
     /// machine was started is forgotten.
     ///
     /// # Errors
     /// When it cannot be written, another process has it, or it is something else.
-    pub fn open(path: &Path, boot: &str) -> Result<Self, JournalError> {
+    pub fn open_after(path: &Path, boot: &str) -> Result<Self, JournalError> {
         let io = |cause| JournalError::Io { path: path.to_owned(), cause };
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(path).map_err(io)?;
@@ -135,12 +152,6 @@ impl Journal {
     #[must_use]
     pub fn changes(&self) -> &Changes {
         &self.changes
-    }
-
-    /// The threads of it.
-    #[must_use]
-    pub fn holds(&self) -> Holds {
-        Holds::restored(self.changes.held.clone())
     }
 
     /// Writes down what is about to be done, or has been taken back.
@@ -222,7 +233,7 @@ fn read(path: &Path, text: &str, boot: &str) -> Result<Changes, JournalError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::holds::Mask;
+    use crate::scheduler::mask::Mask;
     use proptest::prelude::*;
     use quartier_model::{NodeId, NodeOsId};
     use quartier_session::CpuBits;
@@ -232,9 +243,12 @@ mod tests {
     }
 
     fn hold(id: u32) -> Entry {
-        let set = Mask(Box::new([2, 3].into_iter().collect()));
-        let before = Mask(Box::new(CpuBits::ALL));
-        Entry::Hold(task(id), Held { process: task(1), node: NodeId(1), before, set })
+        let set = Mask::from(&[2, 3].into_iter().collect::<CpuBits>());
+        Entry::Hold(task(id), Held { process: task(1), node: NodeId(1), before: Mask::All, set })
+    }
+
+    fn free(id: u32) -> Entry {
+        Entry::Free { process: task(1), thread: task(id) }
     }
 
     fn moved(id: u32, index: u64, from: u32) -> Entry {
@@ -242,14 +256,14 @@ mod tests {
     }
 
     fn journal(folder: &tempfile::TempDir, boot: &str) -> Result<Journal, JournalError> {
-        Journal::open(&folder.path().join("journal"), boot)
+        Journal::open_after(&folder.path().join("journal"), boot)
     }
 
     #[test]
     fn what_was_done_is_known_to_whoever_comes_after() {
         let folder = tempfile::tempdir().unwrap();
         let mut first = journal(&folder, "a").unwrap();
-        for entry in [hold(7), hold(8), Entry::Free(task(7)), moved(1, 4, 2), moved(1, 4, 3)] {
+        for entry in [hold(7), hold(8), free(7), moved(1, 4, 2), moved(1, 4, 3)] {
             first.write(entry).unwrap();
         }
         assert!(matches!(journal(&folder, "a"), Err(JournalError::InUse { .. })));
@@ -257,7 +271,8 @@ mod tests {
         drop(first);
         let second = journal(&folder, "a").unwrap();
         assert_eq!(*second.changes(), changes);
-        assert_eq!(changes.held.keys().copied().collect::<Vec<_>>(), [task(8)]);
+        let held: Vec<_> = changes.held.of(None).map(|(thread, _)| *thread).collect();
+        assert_eq!(held, [task(8)]);
         assert_eq!(changes.moved[&task(1)][&4].from, NodeOsId(2), "where it was first");
         drop(second);
         let other = journal(&folder, "b").unwrap();
@@ -271,7 +286,7 @@ mod tests {
         journal.write(hold(1)).unwrap();
         for _ in 0..60_000 {
             journal.write(hold(7)).unwrap();
-            journal.write(Entry::Free(task(7))).unwrap();
+            journal.write(free(7)).unwrap();
         }
         let len = folder.path().join("journal").metadata().unwrap().len();
         assert!(len < 2 * GROWTH_MAX, "{len}");
@@ -289,14 +304,14 @@ mod tests {
         let refused = journal(&folder, "a").unwrap_err().to_string();
         assert!(refused.contains("line 2"), "{refused}");
         let nowhere =
-            Journal::open(Path::new("/nonexistent/journal"), "a").unwrap_err().to_string();
+            Journal::open_after(Path::new("/nonexistent/journal"), "a").unwrap_err().to_string();
         assert!(nowhere.contains("/nonexistent/journal: No such file"), "{nowhere}");
     }
 
     fn any_entry() -> impl Strategy<Value = Entry> {
         prop_oneof![
             (0..4u32).prop_map(hold),
-            (0..4u32).prop_map(|id| Entry::Free(task(id))),
+            (0..4u32).prop_map(free),
             (0..4u32, 0..4u64, 0..4u32).prop_map(|(id, index, from)| moved(id, index, from)),
             (0..4u32).prop_map(|id| Entry::Back(task(id))),
         ]

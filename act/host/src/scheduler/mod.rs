@@ -8,10 +8,17 @@
 mod blocks;
 mod holds;
 mod journal;
+mod mask;
 mod mover;
 mod task;
 
+#[cfg(test)]
+mod sleeper;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
+use std::path::Path;
 
 use quartier_model::{
     Bytes, CpuList, Kind, Machine, Nanos, NodeId, Outcome, Pages as PagesTo, Refusal, Step, Task,
@@ -22,6 +29,7 @@ use quartier_session::CpuBits;
 pub use blocks::Block;
 pub use holds::{Held, HoldError, Holds};
 pub use journal::{Changes, Entry, Journal, JournalError};
+pub use mask::Mask;
 pub use mover::{Batch, Goal, Move, PageCalls, Pages, ProcessPages};
 
 /// A step with what is to be known about its process.
@@ -62,33 +70,37 @@ pub fn nothing_done(process: TaskId, at: Nanos) -> Outcome {
     }
 }
 
+/// Whether tasks that we changed are still there is asked this often.
+const SWEEP: Nanos = Nanos(5_000_000_000);
+
 /// Carries plans out.
 #[derive(Debug)]
 pub struct Scheduler {
     machine: Machine,
     journal: Journal,
-    holds: Holds,
     moves: VecDeque<(Move, Outcome)>,
+    next_sweep: Nanos,
 }
 
 impl Scheduler {
+    /// One that goes on where an earlier one of this machine has ended that wrote this journal.
+    ///
+    /// # Errors
+    /// When there can be no journal.
+    pub fn open(machine: Machine, journal: &Path) -> Result<Self, JournalError> {
+        Ok(Self::new(machine, Journal::open(journal)?))
+    }
+
     /// One that goes on where an earlier one has ended.
     #[must_use]
     pub fn new(machine: Machine, journal: Journal) -> Self {
-        let holds = journal.holds();
-        Self { machine, journal, holds, moves: VecDeque::new() }
+        Self { machine, journal, moves: VecDeque::new(), next_sweep: Nanos(0) }
     }
 
     /// Threads that are held.
     #[must_use]
     pub fn holds(&self) -> &Holds {
-        &self.holds
-    }
-
-    /// What has been changed and not been taken back.
-    #[must_use]
-    pub fn changes(&self) -> &Changes {
-        self.journal.changes()
+        &self.journal.changes().held
     }
 
     /// Whether an affinity is what we set, for the thread or for whoever made it: then it is held from now on.
@@ -102,13 +114,18 @@ impl Scheduler {
         whole: &CpuList,
     ) -> Result<bool, JournalError> {
         let (now, whole) = (now.iter().collect(), whole.iter().collect());
-        let is_ours = self.holds.is_ours(task, &now, &whole);
-        if let Some(held) = self.holds.adopt(task, &now, &whole) {
-            self.journal.write(Entry::Hold(task.thread, held))?;
-        } else if !is_ours && self.holds.node_of(task.thread).is_some() {
+        let whence = self.holds().whence(task, &now, &whole);
+        let entry = match (whence, self.holds().get(task)) {
+            (Some(_), Some(_)) => return Ok(true),
+            (None, None) => return Ok(false),
+            (Some(maker), None) => {
+                Entry::Hold(task.thread, Held { process: task.process, ..maker.clone() })
+            }
             // Somebody else places it now.
-            self.forget(task.thread)?;
-        }
+            (None, Some(_)) => free(task.process, task.thread),
+        };
+        let is_ours = whence.is_some();
+        self.journal.write(entry)?;
         Ok(is_ours)
     }
 
@@ -222,7 +239,7 @@ impl Scheduler {
         mut pages: impl FnMut(TaskId) -> Result<Pages, Refusal>,
         mut progress: impl FnMut(usize),
     ) -> Result<Undone, JournalError> {
-        let threads = self.holds.len();
+        let threads = self.holds().len();
         self.moves.clear();
         let mut undone = Undone { threads, refused: self.release(None)?, ..Undone::default() };
         let processes: Vec<_> = self.journal.changes().moved.keys().copied().collect();
@@ -255,13 +272,17 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Forgets whoever has ended.
+    /// Forgets whoever has ended, now and then.
     ///
     /// # Errors
     /// When the journal cannot be written.
-    pub fn sweep(&mut self) -> Result<(), JournalError> {
-        for thread in self.holds.ended() {
-            self.forget(thread)?;
+    pub fn sweep(&mut self, at: Nanos) -> Result<(), JournalError> {
+        if at < self.next_sweep {
+            return Ok(());
+        }
+        self.next_sweep = at + SWEEP;
+        for (process, thread) in self.holds().ended() {
+            self.journal.write(free(process, thread))?;
         }
         let moved = self.journal.changes().moved.keys();
         let ended: Vec<_> = moved.copied().filter(|process| !task::is_there(*process)).collect();
@@ -277,14 +298,13 @@ impl Scheduler {
         &mut self,
         of: Option<TaskId>,
     ) -> Result<Vec<(TaskId, HoldError)>, JournalError> {
-        let is_of = |held: &Held| of.is_none_or(|process| held.process == process);
-        let all: Vec<_> =
-            self.holds.iter().filter(|(_, held)| is_of(held)).map(|(thread, _)| *thread).collect();
-        let refused = all
-            .iter()
-            .filter_map(|thread| self.holds.release(*thread).err().map(|error| (*thread, error)));
-        let refused = refused.collect();
-        all.into_iter().try_for_each(|thread| self.journal.write(Entry::Free(thread)))?;
+        let (mut freed, mut refused) = (Vec::new(), Vec::new());
+        for (thread, held) in self.holds().of(of) {
+            let released = holds::release(*thread, held);
+            refused.extend(released.err().map(|error| (*thread, error)));
+            freed.push(free(held.process, *thread));
+        }
+        freed.into_iter().try_for_each(|entry| self.journal.write(entry))?;
         Ok(refused)
     }
 
@@ -296,20 +316,21 @@ impl Scheduler {
         whole: &CpuBits,
     ) -> Result<Result<(), HoldError>, JournalError> {
         let cpus: CpuBits = self.machine.node_cpu_list(node).iter().collect();
-        let held = match self.holds.prepare(task, node, &cpus, whole) {
+        let held = match self.holds().prepare(task, node, &cpus, whole) {
             Ok(held) => held,
             Err(error) => return Ok(Err(error)),
         };
+        let before = self.holds().get(task).cloned();
         self.journal.write(Entry::Hold(task.thread, held.clone()))?;
-        let done = self.holds.hold(task.thread, held);
-        if done.is_err() && self.holds.node_of(task.thread).is_none() {
-            self.journal.write(Entry::Free(task.thread))?;
+        let done = holds::hold(task.thread, &held);
+        if done.is_err() {
+            let as_before = before.map(|before| Entry::Hold(task.thread, before));
+            self.journal.write(as_before.unwrap_or(free(task.process, task.thread)))?;
         }
         Ok(done)
     }
+}
 
-    fn forget(&mut self, thread: TaskId) -> Result<(), JournalError> {
-        self.holds.forget(thread);
-        self.journal.write(Entry::Free(thread))
-    }
+fn free(process: TaskId, thread: TaskId) -> Entry {
+    Entry::Free { process, thread }
 }

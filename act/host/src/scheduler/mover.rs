@@ -283,6 +283,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::scheduler::nothing_done;
     use proptest::prelude::*;
 
     const EBUSY: i32 = 16;
@@ -357,16 +358,7 @@ mod tests {
             let batch = it.go_on(memory, 100, note).unwrap();
             assert!(batch.moved <= 100 + BLOCK_PAGES, "a batch is bounded");
         }
-        let begun = Outcome {
-            at: Nanos(0),
-            process: own(),
-            threads_held: 0,
-            threads_left: 0,
-            moved: Bytes(0),
-            stayed: Bytes(0),
-            refusal: None,
-        };
-        (it.outcome(Nanos(0), &begun), blocks)
+        (it.outcome(Nanos(0), &nothing_done(own(), Nanos(0))), blocks)
     }
 
     fn range(first: u64, end: u64) -> (u64, u64) {

@@ -11,7 +11,7 @@ use quartier_decide::dqdt::{Allowed, Ledger, Process, RecordId, Refresher, Resou
 use quartier_decide::policy::{self, Balance};
 use quartier_decide::{Balancer, Seen, Wish};
 use quartier_model::{CpuId, CpuList, Machine, Nanos, NodeId, NodeOsId};
-use quartier_observe::Host;
+use quartier_observe::{Host, own_cpu_time};
 use quartier_session::{
     Counter, CpuBits, ProcessSlot, Seat, Session, Sitting, SlotState, own_pid_namespace,
 };
@@ -53,11 +53,6 @@ pub fn watch(
         let took = own_cpu_time().saturating_sub(began);
         wait = period.max(took * TIMES_A_LOOK).min(period * PERIODS_MAX);
     }
-}
-
-fn own_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 struct Watch<'a> {

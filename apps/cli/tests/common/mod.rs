@@ -1,6 +1,7 @@
 //! What the tests of the command share.
 #![allow(dead_code)] // Each test file uses a part.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,9 +29,14 @@ pub fn quartierd() -> PathBuf {
     quartier().with_file_name("quartierd")
 }
 
-/// One of the programs in `tests/programs`, built beside the command.
+/// One of the programs in `tests/programs`, built beside the command, once: a guest may be reading it.
 pub fn program(name: &str) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let built = quartier().with_file_name(name);
+    let mut all_built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if all_built.contains(name) {
+        return built;
+    }
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/programs")
         .join(name)
@@ -41,6 +47,7 @@ pub fn program(name: &str) -> PathBuf {
         .status()
         .unwrap();
     assert!(status.success(), "{name}.c does not compile");
+    all_built.insert(name.to_owned());
     built
 }
 

@@ -1,0 +1,137 @@
+//! The Scheduler on processes of this machine, which is taken to have two nodes of one CPU each.
+
+use std::path::Path;
+use std::process::Command;
+
+use quartier_model::SyntheticSpec;
+
+use super::sleeper::Sleeper;
+use super::*;
+use crate::affinity_of;
+
+/// A process, and a Scheduler that may place it.
+struct Scene {
+    whole: CpuList,
+    folder: tempfile::TempDir,
+    sleeper: Sleeper,
+    task: Task,
+}
+
+impl Scene {
+    /// `None` on a machine with one CPU, where nobody can be held.
+    fn new() -> Option<Self> {
+        let whole = affinity_of(0).filter(|whole| whole.contains(0) && whole.contains(1))?;
+        let sleeper = Sleeper::new();
+        let task = sleeper.task();
+        Some(Self { whole, folder: tempfile::tempdir().unwrap(), sleeper, task })
+    }
+
+    fn scheduler(&self) -> Scheduler {
+        let machine = SyntheticSpec::uniform(2, 1).machine().unwrap();
+        Scheduler::new(machine, journal(self.folder.path()))
+    }
+
+    fn carry_out(&self, scheduler: &mut Scheduler, kind: Kind, node: Option<u32>) -> Outcome {
+        let pages = if kind == Kind::TakeBack { PagesTo::Back } else { PagesTo::Stay };
+        self.carry_out_with(scheduler, &self.step(kind, node, pages), Ok(Vec::new()))
+    }
+
+    fn carry_out_with(
+        &self,
+        scheduler: &mut Scheduler,
+        step: &Step,
+        pages: Result<Pages, Refusal>,
+    ) -> Outcome {
+        let order = Order { step, tasks: &[self.task], whole: &self.whole, pages };
+        scheduler.begin(Nanos(1), order).unwrap();
+        let mut done = scheduler.go_on(Nanos(2), 100).unwrap();
+        assert_eq!(done.len(), 1);
+        done.remove(0)
+    }
+
+    fn step(&self, kind: Kind, node: Option<u32>, pages: PagesTo) -> Step {
+        let node = node.map(NodeId);
+        let threads = vec![(self.task.thread, node)];
+        let process = self.task.process;
+        Step { process, kind, threads, others: node, pages, gain: 1.0, cost: Nanos(0) }
+    }
+}
+
+fn journal(folder: &Path) -> Journal {
+    Journal::open_after(&folder.join("journal"), "boot").unwrap()
+}
+
+fn cpus(sleeper: &Sleeper) -> CpuList {
+    sleeper.affinity().iter().collect()
+}
+
+#[test]
+fn what_was_done_is_undone_also_by_whoever_comes_after() {
+    let Some(scene) = Scene::new() else { return };
+    let second = Sleeper::new();
+    let both = [&scene.sleeper, &second];
+    let mut killed = scene.scheduler();
+    for sleeper in both {
+        let task = sleeper.task();
+        let one = Step {
+            process: task.process,
+            threads: vec![(task.thread, Some(NodeId(1)))],
+            ..scene.step(Kind::Gather, Some(1), PagesTo::Stay)
+        };
+        let (tasks, pages) = (&[task], Ok(Vec::new()));
+        killed.begin(Nanos(1), Order { step: &one, tasks, whole: &scene.whole, pages }).unwrap();
+        let outcome = killed.go_on(Nanos(2), 100).unwrap().remove(0);
+        assert_eq!((outcome.threads_held, outcome.refusal), (1, None));
+        assert_eq!(cpus(sleeper), "1".parse().unwrap());
+    }
+    drop(killed);
+    drop(second);
+    let mut next = scene.scheduler();
+    assert_eq!(next.holds().len(), 2);
+    assert!(next.owns(&scene.task, &cpus(&scene.sleeper), &scene.whole).unwrap());
+    next.sweep(Nanos(0)).unwrap();
+    assert_eq!(next.holds().len(), 1, "one has ended");
+    let undone = next.undo(|_| Ok(Vec::new()), |_| ()).unwrap();
+    assert_eq!((undone.threads, undone.refused.len()), (1, 0));
+    assert_eq!(cpus(&scene.sleeper), scene.whole);
+    drop(next);
+    assert!(scene.scheduler().holds().is_empty(), "it is not undone twice");
+}
+
+#[test]
+fn a_step_that_is_taken_back_lets_go() {
+    let Some(scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    scene.carry_out(&mut scheduler, Kind::Gather, Some(0));
+    scene.carry_out(&mut scheduler, Kind::TakeBack, None);
+    assert_eq!((cpus(&scene.sleeper), scheduler.holds().len()), (scene.whole, 0));
+}
+
+#[test]
+fn who_is_placed_by_somebody_meanwhile_is_his() {
+    let Some(scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    scene.carry_out(&mut scheduler, Kind::Gather, Some(0));
+    let id = scene.task.thread.id.to_string();
+    let taskset = Command::new("taskset").args(["-p", "-c", "1", &id]).output().unwrap();
+    assert!(taskset.status.success());
+    assert!(!scheduler.owns(&scene.task, &cpus(&scene.sleeper), &scene.whole).unwrap());
+    let outcome = scene.carry_out(&mut scheduler, Kind::Gather, Some(0));
+    assert_eq!((outcome.threads_held, outcome.threads_left), (0, 1));
+    scheduler.undo(|_| Ok(Vec::new()), |_| ()).unwrap();
+    assert_eq!(cpus(&scene.sleeper), "1".parse().unwrap());
+}
+
+#[test]
+fn why_pages_stay_is_said() {
+    let Some(mut scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    let to = PagesTo::To { node: NodeId(0), bytes: Bytes(4096) };
+    let gather = scene.step(Kind::Gather, Some(0), to);
+    let outcome = scene.carry_out_with(&mut scheduler, &gather, Err(Refusal::PolicyUnknown));
+    assert_eq!((outcome.threads_held, outcome.refusal), (1, Some(Refusal::PolicyUnknown)));
+    let gather = scene.step(Kind::Gather, Some(0), PagesTo::Stay);
+    scene.sleeper = Sleeper::new();
+    let outcome = scene.carry_out_with(&mut scheduler, &gather, Ok(Vec::new()));
+    assert_eq!((outcome.threads_held, outcome.refusal), (0, Some(Refusal::Ended)));
+}
