@@ -205,6 +205,7 @@ impl Runtime {
         let config = self.config();
         Orders {
             slot: self.slot(),
+            nr_nodes: self.session.threads_per_node(self.slot_index()).len() as u32,
             rung_max: config.rung_max(),
             block_bytes: config.block_bytes as usize,
             block_bytes_max: config.block_bytes_max as usize,

@@ -11,7 +11,7 @@ use common::{HAZARDS, SKIPPED, operations, programs, quartier, run, torture};
 
 /// Operations of the tester in a guest, whose processors are emulated: some hundred a second where
 /// others work too. `QUARTIER_TORTURE_OPS=1000000` asks for the full count.
-const OPERATIONS: u64 = 20_000;
+const OPERATIONS: u64 = 10_000;
 
 /// Seconds for one hazard program in a guest.
 const SECONDS: u32 = 120;
@@ -49,8 +49,12 @@ fn script(options: &str, by_protection: bool, operations: u64) -> String {
         |more: &str| format!("timeout -k 2 {SECONDS} {q} run --quiet {options} {more} -- {p}");
     let run = run_with("");
     for (program, arguments) in HAZARDS {
-        // Where processors are emulated a third of the forks takes as long.
-        let arguments = if *program == "fork_storm" { &["100"][..] } else { *arguments };
+        // Where processors are emulated a third of the rounds takes as long.
+        let arguments = match *program {
+            "fork_storm" => &["100"],
+            "map_race" => &["150"],
+            _ => *arguments,
+        };
         let call = format!("{program} {}", arguments.join(" "));
         add(call.trim(), &format!("{run}/{call}"));
     }

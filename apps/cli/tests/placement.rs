@@ -3,8 +3,7 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -15,26 +14,21 @@ const RIGHT_PERCENT_MIN: f64 = 99.0;
 /// round that catches them, and wait for the next.
 const POOL_PERCENT_MIN: f64 = 90.0;
 
-/// The self-checking program, built once.
-fn eighths() -> &'static PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| common::program("eighths"))
-}
-
 /// Runs the self-checking program once for each list of options (and its own arguments, after ` -- `),
 /// in one guest; gives its answers.
 fn in_guest(kernel: &str, runs: &[&str]) -> Option<Vec<Value>> {
-    in_guest_with(kernel, runs, None, "")
+    in_guest_with(kernel, "eighths", runs, None, "")
 }
 
 /// The same, where the command may write to a folder, and the guest's root does something first.
 fn in_guest_with(
     kernel: &str,
+    program: &str,
     runs: &[&str],
     folder: Option<&Path>,
     first: &str,
 ) -> Option<Vec<Value>> {
-    let (quartier, program) = (common::quartier(), eighths());
+    let (quartier, program) = (common::quartier(), common::program(program));
     let (q, p) = (quartier.display(), program.display());
     let command = |options: &&str| {
         let (options, arguments) = options.split_once(" -- ").unwrap_or((options, "256 8"));
@@ -132,13 +126,36 @@ fn data_that_all_threads_use_in_turn_comes_to_rest() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     let run = format!("--report {} -- 16 8 roam 40", report.display());
-    let Some(answers) = in_guest_with("7.3", &[&run], Some(folder.path()), "") else { return };
+    let answers = in_guest_with("7.3", "eighths", &[&run], Some(folder.path()), "");
+    let Some(answers) = answers else { return };
     let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     let moved = report["total"]["pages_moved"].as_u64().unwrap();
     let pages = answers[0]["pages"].as_u64().unwrap();
     assert!(report["total"]["marks"].as_u64().unwrap() >= 3, "{report}");
     // Three times each at most, and what else the process has.
     assert!(moved <= 3 * pages + 1000, "{moved} of {pages}: {report}");
+}
+
+/// Data that all threads read at random stays where it is. Parts of 32 KiB that alternate look like that at first, and
+/// follow their threads later; their borders lie within blocks.
+fn check_mixed(kernel: &str, parts_percent_min: f64) {
+    let runs = [" -- 64 8 read 10", " -- 64 8 parts 25"];
+    let Some(answers) = in_guest_with(kernel, "mixed", &runs, None, "") else { return };
+    let count = |key: &str| answers[0][key].as_u64().unwrap();
+    // Three of four touches are from elsewhere: without that so many pages would go away.
+    assert!(5 * count("away") <= 2 * count("pages"), "{kernel}: {}", answers[0]);
+    assert!(right_percent(&answers[1]) >= parts_percent_min, "{kernel}: {}", answers[1]);
+}
+
+/// By `move` a touch costs so much more that the small parts have had fewer rounds by then.
+#[test]
+fn data_that_all_threads_read_stays_and_small_parts_follow_by_move_on_6_12() {
+    check_mixed("6.12", 40.0);
+}
+
+#[test]
+fn data_that_all_threads_read_stays_and_small_parts_follow_by_protection_on_7_3() {
+    check_mixed("7.3", 75.0);
 }
 
 /// Parts of 2.5 MiB, so that most borders lie within a huge page, under a setting of huge pages; gives the
@@ -148,7 +165,7 @@ fn parts_with_borders_inside(kernel: &str, setting: &str) -> Option<(Value, u64)
     let report = folder.path().join("report.json");
     let run = format!("--report {} -- 20 8 pool 8", report.display());
     let first = format!("cd /sys/kernel/mm/transparent_hugepage\n{setting}");
-    let answers = in_guest_with(kernel, &[&run], Some(folder.path()), &first)?;
+    let answers = in_guest_with(kernel, "eighths", &[&run], Some(folder.path()), &first)?;
     let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     let fences = report["total"]["fences"].as_u64().unwrap();
     println!("{fences} fences: {report}");

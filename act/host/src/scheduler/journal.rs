@@ -24,7 +24,7 @@ const GROWTH_MAX: u64 = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Entry {
-    /// The machine since its last start ([`BOOT_ID`]).
+    /// The machine since its last start (`/proc/sys/kernel/random/boot_id`).
     Boot(String),
     /// A thread is held.
     Hold(TaskId, Held),

@@ -307,10 +307,10 @@ mod tests {
         const BLOCK: usize = 64 << 10;
         let mut history = History::new(BLOCK).unwrap();
         assert_eq!(history.nr_borders(AT, AT + HUGE), 0);
-        history.note(AT, AT + 4 * BLOCK, 1, true);
+        history.note(AT, (AT, AT + 4 * BLOCK), 1, true);
         assert_eq!(history.nr_borders(AT, AT + HUGE), 0);
-        history.note(AT + 8 * BLOCK, AT + 9 * BLOCK, 2, true);
-        history.note(AT + 12 * BLOCK, AT + HUGE, 1, false);
+        history.note(AT + 8 * BLOCK, (AT + 8 * BLOCK, AT + 9 * BLOCK), 2, true);
+        history.note(AT + 12 * BLOCK, (AT + 12 * BLOCK, AT + HUGE), 1, false);
         assert_eq!(history.nr_borders(AT, AT + HUGE), 2);
     }
 }

@@ -1,16 +1,23 @@
 //! Who touched which block in which round, so that blocks which threads of several nodes share come to
 //! rest (the thesis's FMM case). A block follows its first toucher; once it was moved, it moves again
 //! only for a node that touched it first in two rounds, one after the other; then it stays.
+//!
+//! Data that every thread reads where it happens to need it would move once for nothing: see `areas`.
 
 use std::ops::Range;
 
 use quartier_kernel::sys::{self, SysResult};
 
+use super::areas::{Areas, Round, area_of};
+use super::evidence::By;
 use crate::own;
 
 /// Blocks remembered: the last of each that share an entry. 8 GiB of the default size.
 const NR_ENTRIES: usize = 1 << 19;
 const BYTES: usize = NR_ENTRIES * size_of::<u32>();
+
+/// What is so many blocks away is next to a touch.
+const REACH: usize = 4;
 
 /// A block is moved so often at most.
 const MOVES_MAX: u32 = 3;
@@ -19,34 +26,106 @@ const MOVES_BITS: u32 = 2;
 const STEADY_BITS: u32 = 1;
 /// A node's number and one: an empty entry has none.
 const NODE_BITS: u32 = 11;
-const KNOWN_BITS: u32 = NODE_BITS + STEADY_BITS + MOVES_BITS;
+/// Rounds are told from those just before.
+const ROUND_BITS: u32 = 2;
+const MET_BITS: u32 = 1;
+const KNOWN_BITS: u32 = MET_BITS + ROUND_BITS + NODE_BITS + STEADY_BITS + MOVES_BITS;
 
 /// What is known of blocks, in a mapping of our own that fills as it is used.
 #[derive(Debug)]
 pub(super) struct History {
     entries: *mut u32,
     block_bytes: usize,
+    pub(super) areas: Areas,
+    round: u32,
 }
 
-/// What is known of a block: how often it was moved, for which node it was touched last, and whether that
-/// was so the time before.
+/// What is known of a block: how often it was moved, for which node it was touched last and in which round, and
+/// whether it was for the same node the time before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Known {
     moves: u32,
     is_steady: bool,
     node: Option<u32>,
+    round: u32,
+    /// It was touched itself, and not only pulled with one that was.
+    is_met: bool,
 }
 
 impl History {
     pub(super) fn new(block_bytes: usize) -> SysResult<Self> {
+        let areas = Areas::new()?;
         let entries = own::map(BYTES)? as *mut u32;
-        Ok(Self { entries, block_bytes })
+        Ok(Self { entries, block_bytes, areas, round: 0 })
+    }
+
+    /// A round of marking begins.
+    pub(super) fn begin(&mut self, round: Round) {
+        self.areas.begin(round);
+        self.round = (self.round + 1) % (1 << ROUND_BITS);
     }
 
     /// Whether the block at `address` may go to `node`.
     pub(super) fn lets_go(&mut self, address: usize, node: u32) -> bool {
         let known = self.known(address / self.block_bytes);
-        known.moves == 0 || known.moves < MOVES_MAX && known.node == Some(node)
+        self.areas.at(address).follows()
+            && (known.moves == 0 || known.moves < MOVES_MAX && known.node == Some(node))
+    }
+
+    /// The first part of `[start, end)` that is marked in this round: of an area on trial only what was touched itself.
+    pub(super) fn first_wanted(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
+        let mut from = None;
+        let mut at = start;
+        while at < end {
+            let (is_wanted, next) = match self.areas.at(at).is_on_trial() {
+                true => {
+                    let block = at / self.block_bytes;
+                    (self.known(block).is_met, (block + 1) * self.block_bytes)
+                }
+                false => (true, area_of(at).1),
+            };
+            match (from, is_wanted) {
+                (Some(from), false) => return Some((from, at)),
+                (None, true) => from = Some(at),
+                _ => {}
+            }
+            at = next;
+        }
+        from.map(|from| (from, end))
+    }
+
+    /// A thread of `node` touches `address`, and gets `[start, end)`: is that next to what its own node touched, and did
+    /// that touch it before?
+    pub(super) fn compare(&mut self, address: usize, (start, end): (usize, usize), node: u32) {
+        let now = self.round;
+        let known = self.known(address / self.block_bytes);
+        if let Some(before) = known.node.filter(|_| known.is_met && known.round != now) {
+            self.areas.compare_before(address, by(before, node));
+        }
+        let blocks = self.blocks(start, end);
+        // Whoever touched there in an earlier round may have filled it all.
+        let mut touched = |block| {
+            let known = self.known(block);
+            known.node.filter(|_| known.round == now)
+        };
+        let mut before = (blocks.start.saturating_sub(REACH)..blocks.start).rev();
+        let before = before.find_map(&mut touched);
+        let after = (blocks.end..blocks.end.saturating_add(REACH)).find_map(&mut touched);
+        for other in [before, after].into_iter().flatten() {
+            if self.areas.compare_beside(address, by(other, node)) {
+                self.forget_what_was_before(area_of(address));
+            }
+        }
+    }
+
+    /// Who touched what before it is known that an area is mixed may have filled it all; and what moved for it was not
+    /// asked about block by block.
+    fn forget_what_was_before(&mut self, (start, end): (usize, usize)) {
+        for block in self.blocks(start, end) {
+            let is_of_this_round = self.known(block).round == self.round;
+            let entry = self.entry(block);
+            *entry = if is_of_this_round { *entry & !((1 << MOVES_BITS) - 1) } else { 0 };
+        }
     }
 
     /// Whether nobody but threads of `node` is known to touch the block at `address`.
@@ -66,13 +145,22 @@ impl History {
         nr_changes(self.blocks(start, end).map(|block| self.known(block)))
     }
 
-    /// Blocks of `[start, end)` were touched from `node`, and moved there or not.
-    pub(super) fn note(&mut self, start: usize, end: usize, node: u32, moved: bool) {
+    /// `address` was touched from `node`, and the blocks of `[start, end)` were pulled with it, and moved there or not.
+    pub(super) fn note(
+        &mut self,
+        address: usize,
+        (start, end): (usize, usize),
+        node: u32,
+        moved: bool,
+    ) {
+        self.areas.at(address).note(moved);
         for block in self.blocks(start, end) {
             let known = self.known(block);
             let moves = (known.moves + u32::from(moved)).min(MOVES_MAX);
+            let is_met = u32::from(block == address / self.block_bytes);
             let is_steady = u32::from(known.node == Some(node));
-            let about = (node + 1) << STEADY_BITS | is_steady;
+            let when = is_met << ROUND_BITS | self.round;
+            let about = (when << NODE_BITS | (node + 1)) << STEADY_BITS | is_steady;
             *self.entry(block) = tag(block) | about << MOVES_BITS | moves;
         }
     }
@@ -80,6 +168,7 @@ impl History {
     /// Nothing is known of `[start, end)` any more: the program has new threads, or asks itself.
     pub(super) fn forget(&mut self, start: usize, end: usize) {
         let blocks = self.blocks(start, end);
+        self.areas.forget(start, end);
         if blocks.len() >= NR_ENTRIES {
             // SAFETY: our own mapping, which reads as zero afterwards: nothing known.
             let _ = unsafe { sys::madvise(self.entries as usize, BYTES, libc::MADV_DONTNEED) };
@@ -99,10 +188,13 @@ impl History {
         if entry ^ known != tag(block) {
             return Known::default();
         }
+        let about = known >> (STEADY_BITS + MOVES_BITS);
         Known {
             moves: known & ((1 << MOVES_BITS) - 1),
             is_steady: known >> MOVES_BITS & 1 != 0,
-            node: (known >> (STEADY_BITS + MOVES_BITS)).checked_sub(1),
+            node: (about & ((1 << NODE_BITS) - 1)).checked_sub(1),
+            round: about >> NODE_BITS & ((1 << ROUND_BITS) - 1),
+            is_met: about >> (NODE_BITS + ROUND_BITS) != 0,
         }
     }
 
@@ -113,9 +205,13 @@ impl History {
 }
 
 /// Which of the blocks that share an entry it is about, in the bits above what is known. Those that it
-/// cannot tell apart are petabytes away from each other.
+/// cannot tell apart are 128 TiB away from each other, or more.
 fn tag(block: usize) -> u32 {
     ((block / NR_ENTRIES) as u32) << KNOWN_BITS
+}
+
+fn by(one: u32, other: u32) -> By {
+    if one == other { By::Same } else { By::Other }
 }
 
 /// How often the node changes from one block that is known to the next.
@@ -144,7 +240,7 @@ mod tests {
         let mut history = History::new(BLOCK).unwrap();
         let touch = |history: &mut History, node| {
             let moved = history.lets_go(AT, node);
-            history.note(AT, AT + BLOCK, node, moved);
+            history.note(AT, (AT, AT + BLOCK), node, moved);
             moved
         };
         let moved: Vec<_> =
@@ -152,11 +248,142 @@ mod tests {
         assert_eq!(moved, [true, false, true, false, false, true, false, false, false]);
     }
 
+    /// An area of blocks of 16 KiB, marked and touched as the server does it.
+    struct Play {
+        history: History,
+        random: u64,
+        now_ms: u32,
+        homes: Vec<u32>,
+    }
+
+    const SMALL: usize = 16 << 10;
+    const AREA_AT: usize = 0x7f12_3400_0000;
+    const NR_BLOCKS: usize = 512;
+
+    impl Play {
+        fn new(seed: u64) -> Self {
+            let history = History::new(SMALL).unwrap();
+            Self { history, random: seed, now_ms: 0, homes: vec![0; NR_BLOCKS] }
+        }
+
+        fn random(&mut self, end: usize) -> usize {
+            self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (self.random >> 33) as usize % end
+        }
+
+        /// A round, if it is marked: all blocks are used in some order, each by a thread of the node that is given; gives
+        /// how many were touched, and how many went to another node.
+        fn round(
+            &mut self,
+            nr_nodes: u32,
+            node: impl Fn(&mut Self, usize) -> u32,
+        ) -> (usize, usize) {
+            self.now_ms = (2 * self.now_ms).max(25);
+            let round = Round { now_ms: self.now_ms, first_ms: 25, longest_ms: 60_000, nr_nodes };
+            self.history.begin(round);
+            let end = AREA_AT + NR_BLOCKS * SMALL;
+            if self.history.areas.first_resting(AREA_AT, end).is_some() {
+                return (0, 0);
+            }
+            self.history.areas.mark(AREA_AT, end);
+            let is_marked = |block| {
+                let at = AREA_AT + block * SMALL;
+                self.history.first_wanted(at, at + SMALL).is_some()
+            };
+            let mut pending: Vec<bool> = (0..NR_BLOCKS).map(is_marked).collect();
+            let mut order: Vec<_> = (0..NR_BLOCKS).collect();
+            (1..NR_BLOCKS).for_each(|at| order.swap(at, self.random(at + 1)));
+            let (mut touches, mut moves) = (0, 0);
+            for block in order {
+                let node = node(self, block);
+                if std::mem::replace(&mut pending[block], false) {
+                    touches += 1;
+                    moves += self.touch(&mut pending, block, node);
+                }
+            }
+            (touches, moves)
+        }
+
+        fn touch(&mut self, pending: &mut [bool], block: usize, node: u32) -> usize {
+            let address = AREA_AT + block * SMALL;
+            let is_mixed = self.history.areas.at(address).is_mixed();
+            let last = if is_mixed { block + 1 } else { block.next_multiple_of(4).max(block + 1) };
+            let window = (address, AREA_AT + last * SMALL);
+            self.history.compare(address, window, node);
+            if self.history.areas.at(address).is_done() {
+                pending.fill(false);
+                self.history.note(address, (address, address + 1), node, false);
+                return 0;
+            }
+            let follows = self.history.lets_go(address, node);
+            let mut moves = 0;
+            for block in (block..last).filter(|_| follows) {
+                moves += usize::from(std::mem::replace(&mut self.homes[block], node) != node);
+            }
+            let is_mixed = self.history.areas.at(address).is_mixed();
+            let noted = if is_mixed { (address, address + 1) } else { window };
+            self.history.note(address, noted, node, moves > 0);
+            pending[block..last].fill(false);
+            moves
+        }
+    }
+
+    #[test]
+    fn what_all_threads_read_costs_few_touches_and_stays() {
+        for (nr_nodes, seed) in
+            [2, 4, 8].into_iter().flat_map(|nr| (0..20).map(move |seed| (nr, seed)))
+        {
+            let mut play = Play::new(seed);
+            let rounds = [(); 12]
+                .map(|()| play.round(nr_nodes, |play, _| play.random(nr_nodes as usize) as u32));
+            let touches: usize = rounds.iter().map(|(touches, _)| touches).sum();
+            let moves: usize = rounds.iter().map(|(_, moves)| moves).sum();
+            // Every round over all blocks would be 6,144.
+            let few = touches <= NR_BLOCKS * 3 / 4 && moves <= NR_BLOCKS / 4;
+            assert!(
+                few,
+                "{nr_nodes} nodes, seed {seed}: {touches} touches, {moves} moves, {rounds:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn small_parts_that_alternate_follow_after_a_trial() {
+        for (nr_nodes, seed) in
+            [2, 4, 8].into_iter().flat_map(|nr| (0..20).map(move |seed| (nr, seed)))
+        {
+            let mut play = Play::new(seed);
+            let node = |block: usize| (block / 2) as u32 % nr_nodes;
+            let rounds = [(); 12].map(|()| play.round(nr_nodes, |_, block| node(block)));
+            let right = (0..NR_BLOCKS).filter(|block| play.homes[*block] == node(*block)).count();
+            assert_eq!(right, NR_BLOCKS, "{nr_nodes} nodes, seed {seed}: {rounds:?}");
+        }
+    }
+
+    #[test]
+    fn parts_follow_their_threads_at_once_whoever_filled_them() {
+        let mut history = History::new(BLOCK).unwrap();
+        history.begin(Round::default());
+        let start = |at: usize| AT + at * BLOCK;
+        (0..64).for_each(|at| {
+            history.compare(start(at), (start(at), start(at + 1)), 0);
+            history.note(start(at), (start(at), start(at + 1)), 0, false);
+        });
+        history.begin(Round::default());
+        // Eight threads go through their parts at the same pace.
+        for at in (0..8).flat_map(|step| (0..8).map(move |thread| thread * 8 + step)) {
+            let node = at as u32 / 16;
+            history.compare(start(at), (start(at), start(at + 1)), node);
+            assert!(history.lets_go(start(at), node), "{at}");
+            history.note(start(at), (start(at), start(at + 1)), node, node != 0);
+        }
+    }
+
     #[test]
     fn a_block_is_of_whom_touched_it_last() {
         let mut history = History::new(BLOCK).unwrap();
         assert!(history.is_of(AT, 1) && history.is_of(AT, 2));
-        history.note(AT, AT + BLOCK, 1, false);
+        history.note(AT, (AT, AT + BLOCK), 1, false);
         assert!(history.is_of(AT + BLOCK - 1, 1) && !history.is_of(AT, 2));
         assert!(history.is_of(AT + BLOCK, 2));
     }
@@ -167,7 +394,12 @@ mod tests {
         let all = (AT, AT + 8 * BLOCK);
         let mut round = |parts: &[(usize, usize, u32)]| {
             for (first, end, node) in parts {
-                history.note(AT + first * BLOCK, AT + end * BLOCK, *node, true);
+                history.note(
+                    AT + first * BLOCK,
+                    (AT + first * BLOCK, AT + end * BLOCK),
+                    *node,
+                    true,
+                );
             }
             history.is_border(all.0, all.1)
         };
@@ -183,7 +415,7 @@ mod tests {
     #[test]
     fn touches_at_home_are_no_moves() {
         let mut history = History::new(BLOCK).unwrap();
-        history.note(AT, AT + 4 * BLOCK, 0, false);
+        history.note(AT, (AT, AT + 4 * BLOCK), 0, false);
         assert!(history.lets_go(AT + 3 * BLOCK, 7));
     }
 
@@ -191,7 +423,7 @@ mod tests {
     fn what_is_forgotten_moves_as_if_new() {
         let mut history = History::new(BLOCK).unwrap();
         for (start, end) in [(AT, AT + BLOCK), (0, usize::MAX)] {
-            history.note(AT, AT + 2 * BLOCK, 1, true);
+            history.note(AT, (AT, AT + 2 * BLOCK), 1, true);
             history.forget(start, end);
             assert!(history.lets_go(AT, 2));
             assert_eq!(history.lets_go(AT + BLOCK, 2), end == usize::MAX);
@@ -201,11 +433,11 @@ mod tests {
     #[test]
     fn a_block_whose_entry_another_took_is_as_new() {
         let mut history = History::new(BLOCK).unwrap();
-        history.note(AT, AT + BLOCK, 1, true);
+        history.note(AT, (AT, AT + BLOCK), 1, true);
         assert!(!history.lets_go(AT, 2));
         let other = AT + NR_ENTRIES * BLOCK;
         assert!(history.lets_go(other, 2));
-        history.note(other, other + BLOCK, 2, true);
+        history.note(other, (other, other + BLOCK), 2, true);
         assert!(history.lets_go(AT, 2) && !history.lets_go(other, 1));
     }
 
@@ -213,7 +445,7 @@ mod tests {
     fn addresses_at_either_end_have_entries() {
         let mut history = History::new(4096).unwrap();
         for address in [0, (1 << 47) - 4096] {
-            history.note(address, address + 1, 3, true);
+            history.note(address, (address, address + 1), 3, true);
             assert!(!history.lets_go(address, 2));
         }
     }

@@ -3,11 +3,12 @@
 use quartier_session::{Counter, Reason, Rung};
 use syscalls::Errno;
 
+use super::areas::Round;
 use super::moves::CHANGE_TRIES;
 use super::regions::Region;
 use super::serve::Server;
 use crate::maps::{self, Range};
-use crate::sys::{self, PAGE};
+use crate::sys::{self, HUGE, PAGE};
 use crate::threads;
 use crate::{ranges, uffd};
 
@@ -21,6 +22,12 @@ impl Server {
     /// Marks what is resident and private in `[start, end)`.
     pub(super) fn mark(&mut self, start: usize, end: usize) {
         let began = sys::now_nanos();
+        self.history.begin(Round {
+            now_ms: (began / 1_000_000) as u32,
+            first_ms: self.orders.remark_ms_first,
+            longest_ms: self.orders.remark_ms_max,
+            nr_nodes: self.orders.nr_nodes,
+        });
         self.station.leave();
         self.lift_stale_fences();
         threads::forget_dead(self.program_pid);
@@ -78,7 +85,9 @@ impl Server {
             };
             let (first, last) = (first.max(from), last.min(end));
             // A thread may have its stack there by now: the kernel's last write there cannot wait.
-            let (last, after) = match threads::first_stack(first, last) {
+            let stack = threads::first_stack(first, last);
+            let resting = self.history.areas.first_resting(first, last);
+            let (last, after) = match [stack, resting].into_iter().flatten().min() {
                 Some((start, end)) => (start.max(first), end),
                 None => (last, last),
             };
@@ -91,13 +100,18 @@ impl Server {
 
     fn mark_stretch_again(&mut self, at: usize, start: usize, end: usize) {
         let block_bytes = self.orders.block_bytes;
-        let region = &mut self.regions.all()[at];
-        let blocks = region.unsettle(start, end, block_bytes);
-        let region = *region;
+        self.history.areas.mark(start, end);
+        let mut blocks = 0;
+        let mut from = start;
+        while let Some((first, last)) = self.next_wanted(from, end) {
+            blocks += self.regions.all()[at].unsettle(first, last, block_bytes);
+            from = last;
+        }
+        let region = self.regions.all()[at];
         let bytes = (blocks * block_bytes).min(end - start);
         let marked = match self.rung {
             Rung::Move => self.move_into_shadow(region, (start, end), true),
-            Rung::Rwp => self.uffd.rwprotect(start, end - start, true).map(|_| Some(bytes)),
+            Rung::Rwp => self.protect(start, end).map(|()| Some(bytes)),
             Rung::None => return,
         };
         match marked {
@@ -134,7 +148,8 @@ impl Server {
         let marked = self.regions.first_in(start, end).map(|at| self.regions.all()[at]);
         let marked = marked.map(|region| (region.start, region.end));
         let fence = self.fences.first_up(start, end);
-        [own, stack, fence, marked].into_iter().flatten().min()
+        let resting = self.history.areas.first_resting(start, end);
+        [own, stack, fence, marked, resting].into_iter().flatten().min()
     }
 
     /// Finds the resident stretches, closing gaps of up to what a touch pulls, and marks each.
@@ -177,6 +192,10 @@ impl Server {
             self.orders.slot.note(Reason::TooManyMappings);
             return;
         }
+        self.history.areas.mark(start, end);
+        if self.next_wanted(start, end).is_none() {
+            return;
+        }
         let marked = match self.rung {
             Rung::Move => self.mark_by_move(start, end),
             Rung::Rwp => self.mark_by_protection(start, end),
@@ -192,12 +211,12 @@ impl Server {
     }
 
     fn mark_by_protection(&mut self, start: usize, end: usize) -> Result<usize, Errno> {
-        let region = Region::new(start, end, self.orders.block_bytes)?;
+        let region = self.pending_where_wanted(Region::new(start, end, self.orders.block_bytes)?);
         let protected = self
             .regions
             .make_room(1)
             .and_then(|()| self.uffd.register(start, end - start, uffd::MODE_RWP))
-            .and_then(|_| self.uffd.rwprotect(start, end - start, true));
+            .and_then(|_| self.protect(start, end));
         if let Err(error) = protected {
             self.unregister(start, end);
             region.free(self.uffd);
@@ -207,11 +226,51 @@ impl Server {
         Ok((end - start) / PAGE)
     }
 
+    /// The next part of `[start, end)` that this round marks; no huge page in part.
+    fn next_wanted(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
+        let (first, last) = self.history.first_wanted(start, end)?;
+        let (huge_first, huge_last) = (first & !(HUGE - 1), last.next_multiple_of(HUGE));
+        let first = if self.is_huge(first) { huge_first.max(start) } else { first };
+        let last = if self.is_huge(last - 1) { huge_last.min(end) } else { last };
+        Some((first, last))
+    }
+
+    fn is_huge(&mut self, address: usize) -> bool {
+        let page = address & !(PAGE - 1);
+        let run = self.pagemap.runs(page, page + PAGE).next();
+        run.is_some_and(|run| run.is_ok_and(|run| run.huge()))
+    }
+
+    /// A new region of which only that is pending which this round marks.
+    fn pending_where_wanted(&mut self, mut region: Region) -> Region {
+        let mut from = region.start;
+        while from < region.end {
+            let wanted = self.next_wanted(from, region.end);
+            let (first, last) = wanted.unwrap_or((region.end, region.end));
+            if from < first {
+                region.settle(from, first, self.orders.block_bytes);
+            }
+            from = last;
+        }
+        region
+    }
+
+    /// Protects what this round marks of a registered range.
+    fn protect(&mut self, start: usize, end: usize) -> Result<(), Errno> {
+        let mut from = start;
+        while let Some((first, last)) = self.next_wanted(from, end) {
+            self.uffd.rwprotect(first, last - first, true)?;
+            from = last;
+        }
+        Ok(())
+    }
+
     fn mark_by_move(&mut self, start: usize, end: usize) -> Result<usize, Errno> {
         let len = end - start;
         let side_bytes = Region::side_bytes_of(start, end, self.orders.block_bytes);
         let left = self.room.side_bytes.checked_sub(side_bytes).ok_or(Errno::ENOMEM)?;
         let region = Region::with_shadow(start, end, self.orders.block_bytes)?;
+        let region = self.pending_where_wanted(region);
         self.room.side_bytes = left;
         // The range first: from here on a touch of a page that is on its way waits for us.
         let registered = self.uffd.register(start, len, uffd::MODE_MISSING);
@@ -290,7 +349,12 @@ impl Server {
     ) -> Option<usize> {
         let (mut at, mut taken, mut tries, mut longest) = (start, 0, 0, end - start);
         let mut entered = is_entered;
+        let mut wanted_end = at;
         while at < end {
+            if at >= wanted_end {
+                let Some(wanted) = self.next_wanted(at, end) else { break };
+                (at, wanted_end) = wanted;
+            }
             if !entered && self.regions.make_room(1).is_err() {
                 return None;
             }
@@ -303,7 +367,7 @@ impl Server {
                 at += PAGE;
                 continue;
             };
-            let mut to = end.min(current.end);
+            let mut to = wanted_end.min(current.end);
             let dropped = self.removed.overlapping(at, to, self.taking_since, sys::now_nanos());
             if let Some((first, last)) = dropped {
                 if first <= at {

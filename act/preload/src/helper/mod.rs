@@ -8,9 +8,11 @@
 //! Rules for all code below this module that runs in the helper: no C library call that can set
 //! errno, no heap, no panic; it may only touch memory that is never marked.
 
+mod areas;
 mod changes;
 mod child;
 mod copy;
+mod evidence;
 mod fences;
 mod history;
 mod homes;
@@ -42,6 +44,8 @@ use letterbox::{Answer, BOX, Request, Turn};
 pub struct Orders {
     /// Where to count.
     pub slot: &'static ProcessSlot,
+    /// Nodes of the machine.
+    pub nr_nodes: u32,
     /// The highest rung allowed.
     pub rung_max: Rung,
     /// Block size in bytes, a power of two ≥ a page: the least that is pulled.

@@ -3,6 +3,7 @@
 use quartier_session::{Counter, Rung};
 use syscalls::Errno;
 
+use super::areas;
 use super::homes::{Homes, PAGES, pages};
 use super::regions::Region;
 use super::serve::Server;
@@ -43,16 +44,23 @@ impl Server {
         };
         let began = sys::now_nanos();
         let thread = Thread::find(tid);
-        let node = self.node_of(thread, tid);
         let region = self.regions.all()[at];
         let block = self.orders.block_bytes;
         // Several threads touched it, and we have served another: it is there, this one only goes on.
         let is_late = !region.pending(address, block);
-        let (start, end) = match is_late {
+        // Who comes late has no say.
+        let node = if is_late { None } else { self.node_of(thread, tid) };
+        let window = match is_late {
             true => block_of(address, block, &region),
             false => self.window(&region, address, thread, node),
         };
-        let to = node.filter(|node| !is_late && self.history.lets_go(address, *node));
+        if let Some(node) = node {
+            self.history.compare(address, window, node);
+        }
+        // Where this round has nothing more to tell or to move, the rest is left alone at once.
+        let is_done = !is_late && self.history.areas.at(address).is_done();
+        let (start, end) = if is_done { within(areas::area_of(address), &region) } else { window };
+        let to = node.filter(|node| !is_done && self.history.lets_go(address, *node));
         let served = match self.rung {
             Rung::Move => self.pull_by_move(&region, address, (start, end), to),
             _ => self.pull_by_protection(&region, address, (start, end), to),
@@ -63,26 +71,44 @@ impl Server {
         slot.add(Counter::ServeNanos, took_nanos);
         let Ok(pulled) = served else { return Served::AfterEvents };
         slot.add(Counter::PagesMoved, pulled.moved as u64);
-        if pulled.moved > 0 {
+        let has_moved = pulled.moved > 0;
+        if has_moved {
             self.moving_nanos += took_nanos;
         }
         if is_late {
             return Served::Done;
         }
         if let Some(node) = node {
-            self.history.note(start, end, node, pulled.moved > 0);
-            self.note_borders(&region, (start, end), node);
+            self.note_touch(&region, address, (start, end), node, has_moved);
         }
         let settled = self.regions.all()[at].settle(start, end, block) as u64;
-        let outcome = if pulled.moved > 0 { Counter::BlocksMoved } else { Counter::BlocksKept };
+        let outcome = if has_moved { Counter::BlocksMoved } else { Counter::BlocksKept };
         slot.add(outcome, settled);
-        if let Some(thread) = thread {
+        if let Some(thread) = thread.filter(|_| !is_done) {
             thread.set_sweep(end, end - start);
         }
         if self.regions.all()[at].nr_pending == 0 {
             self.finish(at);
         }
         Served::Done
+    }
+
+    /// Writes down who touched what.
+    fn note_touch(
+        &mut self,
+        region: &Region,
+        address: usize,
+        (start, end): (usize, usize),
+        node: u32,
+        has_moved: bool,
+    ) {
+        if self.history.areas.at(address).is_mixed() {
+            // Whose the next block is is anybody's guess there.
+            self.history.note(address, (address, address + 1), node, has_moved);
+        } else {
+            self.history.note(address, (start, end), node, has_moved);
+            self.note_borders(region, (start, end), node);
+        }
     }
 
     /// Where a thread runs. Its thread block says so, unless that is marked by now, as it is where a thread
@@ -130,7 +156,9 @@ impl Server {
         let (block, pull) = (self.orders.block_bytes, self.orders.pull_bytes());
         let grid = region.block_start(address, block);
         let history = &mut self.history;
-        if history.is_border(grid.saturating_sub(pull), grid.saturating_add(block + pull)) {
+        if history.areas.at(address).is_mixed()
+            || history.is_border(grid.saturating_sub(pull), grid.saturating_add(block + pull))
+        {
             return block_of(address, block, region);
         }
         let mut may_take = |address| {
@@ -168,7 +196,8 @@ impl Server {
         }
         let at_start = address - first < self.orders.pull_bytes();
         let touched = region.shadow_of(address);
-        if at_start || Homes::ask(touched, touched + PAGE, PAGE).first() == node {
+        let stays = !self.history.areas.at(address).follows();
+        if stays || at_start || Homes::ask(touched, touched + PAGE, PAGE).first() == node {
             return Some((first, first + HUGE));
         }
         if self.rung == Rung::Rwp {
@@ -358,7 +387,11 @@ fn page_of(address: usize) -> (usize, usize) {
 
 fn block_of(address: usize, block: usize, region: &Region) -> (usize, usize) {
     let start = region.block_start(address, block);
-    (start.max(region.start), (start + block).min(region.end))
+    within((start, start + block), region)
+}
+
+fn within((start, end): (usize, usize), region: &Region) -> (usize, usize) {
+    (start.max(region.start), end.min(region.end))
 }
 
 /// The node of a thread that is not in the table (made by a raw `clone`): the CPU it last ran on, by
