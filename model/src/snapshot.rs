@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, CpuId, CpuList, Nanos, NodeId};
+use crate::{Bytes, CpuId, CpuList, Machine, Nanos, NodeId};
 
 /// A process or a thread, also after others have got its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -176,7 +176,31 @@ impl Standing {
     }
 }
 
+impl Snapshot {
+    /// Whether it can be of a machine: that has every node and CPU that is named.
+    #[must_use]
+    pub fn fits(&self, machine: &Machine) -> bool {
+        let fits = |process: &ProcessSeen| process.fits(machine);
+        self.nodes.len() <= machine.nodes().len()
+            && self.cpus_busy.len() <= machine.cpus().len()
+            && self.processes.iter().all(fits)
+    }
+}
+
 impl ProcessSeen {
+    fn fits(&self, machine: &Machine) -> bool {
+        let has = |node: &NodeId| node.index() < machine.nodes().len();
+        let has_all = |counts: &Option<PerNode>| counts.iter().flat_map(PerNode::keys).all(has);
+        let thread_fits = |thread: &ThreadSeen| {
+            thread.cpu.is_none_or(|cpu| cpu.index() < machine.cpus().len())
+                && thread.found_on.keys().chain(&thread.held_on).all(has)
+                && has_all(&thread.touched)
+        };
+        self.mems.iter().flatten().chain(&self.pin).all(has)
+            && has_all(&self.sample)
+            && self.threads.iter().all(thread_fits)
+    }
+
     /// Whether a thread of it may be placed.
     #[must_use]
     pub fn standing_of(&self, thread: &ThreadSeen) -> Standing {

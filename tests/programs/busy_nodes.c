@@ -44,7 +44,8 @@ static void *work(void *argument) {
     }
     times(&ran, &waited);
     ran -= ran_then, waited -= waited_then;
-    waited_percent[me] = 100.0 * (double)waited / (double)(ran + waited);
+    // One that got no CPU at all meanwhile is not accounted for until it does.
+    waited_percent[me] = ran + waited ? 100.0 * (double)waited / (double)(ran + waited) : 100;
     return NULL;
 }
 

@@ -212,6 +212,7 @@ impl Runtime {
             split_huge: config.split_huge != 0,
             always_copy: config.always_copy != 0,
             idle_ms: config.helper_idle_ms,
+            tick_ms: config.tick_ms,
             remark_ms_first: config.remark_ms_first,
             remark_ms_max: config.remark_ms_max,
         }

@@ -199,8 +199,9 @@ pub struct Config {
     /// How often it is looked for threads that wait for a CPU while others have nothing to do; 0: never,
     /// each stays where it was placed.
     pub balance_ms: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// How often a helper looks whether its program has executed another one, is traced, or is due for a round; more
+    /// often where a round comes sooner.
+    pub tick_ms: u32,
     /// Size of a block, the least that is pulled; a power of two, at least a page.
     pub block_bytes: u64,
     /// What a sweeping thread's touch pulls at most; at least `block_bytes`.
@@ -233,6 +234,9 @@ impl Config {
     /// Between two looks for threads that wait.
     pub const BALANCE_MS: u32 = 100;
 
+    /// Between two looks of a helper at its program.
+    pub const TICK_MS: u32 = 100;
+
     /// Between two rounds of marking at most, as the kernel's NUMA balancing has it
     /// (`numa_balancing_scan_period_max_ms`).
     pub const REMARK_MS_MAX: u32 = 60_000;
@@ -252,7 +256,7 @@ impl Config {
             remark_ms_max: Self::REMARK_MS_MAX,
             remark_ms_first: Self::REMARK_MS_FIRST,
             balance_ms: Self::BALANCE_MS,
-            reserved: 0,
+            tick_ms: Self::TICK_MS,
             block_bytes: Self::BLOCK_BYTES,
             block_bytes_max: Self::BLOCK_BYTES_MAX,
             allowed,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use quartier_decide::reporter::log::{Line, Replay, Replayed};
+use quartier_decide::reporter::log::{LOG_FORMAT, Line, Replay, Replayed};
 use quartier_model::Plan;
 use quartier_observe::json_complaint;
 use serde::Serialize;
@@ -82,11 +82,16 @@ fn replay(lines: impl BufRead) -> anyhow::Result<Report> {
                 report.plans += 1;
                 report.differs.push(Differs { line: number, now: *now });
             }
-            Replayed::Unusable => {
-                anyhow::bail!(
-                    "line {number}: nothing before it says which machine this was, or it is of another version"
-                )
+            Replayed::NoBeginning => {
+                anyhow::bail!("line {number}: nothing before it says which machine this was")
             }
+            Replayed::OtherFormat(found) => anyhow::bail!(
+                "line {number}: it has format {found}, and this quartier reads format {LOG_FORMAT}: \
+                 replay it with the quartier that is of the same version as the quartierd that wrote it"
+            ),
+            Replayed::OtherMachine => anyhow::bail!(
+                "line {number}: it names nodes or CPUs that the machine of this log has not"
+            ),
         }
     }
     anyhow::ensure!(report.lines > 0, "it is empty");

@@ -1,5 +1,6 @@
 //! `quartierd.toml`: what may be set, with its unit in its name.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use anyhow::{Context, anyhow};
 use quartier_decide::reporter::Settings;
 use quartier_model::{Bytes, Nanos};
 use quartier_observe::tasks::Rules;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 /// All of it. Whatever is not given is as it is here.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -17,6 +19,7 @@ pub struct Config {
     pub reporter: Reporter,
     pub scheduler: Scheduler,
     pub tasks: Rules,
+    pub web: Web,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -59,6 +62,29 @@ pub struct Scheduler {
     /// Pages of a process are not moved if it has more of its own: to know whether somebody set a policy for some of
     /// them, the kernel walks them all, 5 ms a GiB, while the program can map no memory.
     pub resident_max_gib: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Web {
+    /// Where the page is served, on loopback. Read once, at the start; an empty text: nowhere.
+    #[serde(deserialize_with = "address")]
+    pub listen: Option<SocketAddr>,
+}
+
+impl Default for Web {
+    fn default() -> Self {
+        Self { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 7117))) }
+    }
+}
+
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    let address = || {
+        text.parse()
+            .map_err(|_| D::Error::custom("give an address and a port, as \"127.0.0.1:7117\""))
+    };
+    if text.is_empty() { Ok(None) } else { address().map(Some) }
 }
 
 impl Default for Monitor {

@@ -12,9 +12,12 @@ use quartier_model::{
 };
 use quartier_observe::tasks::{Monitor, movable_of};
 
+use crate::board::Board;
 use crate::config::Config;
 use crate::live::Live;
 use crate::log::Log;
+use crate::told::Told;
+use crate::view;
 
 /// While pages move the program's turn comes this often.
 const SLICE: Duration = Duration::from_millis(20);
@@ -28,6 +31,8 @@ pub struct Daemon {
     /// `None`: nothing is done, only said.
     scheduler: Option<RefCell<Scheduler>>,
     log: Option<Log>,
+    told: Told,
+    board: Board,
     began: Instant,
 }
 
@@ -49,6 +54,8 @@ impl Daemon {
             reporter,
             scheduler: scheduler.map(RefCell::new),
             log: None,
+            told: Told::default(),
+            board: Board::new(),
             began: Instant::now(),
         };
         daemon.log = log.map(|path| Log::begin(&path, &daemon.line_to_begin())).transpose()?;
@@ -64,6 +71,11 @@ impl Daemon {
             settings: self.config.settings(),
             state: self.reporter.state().clone(),
         }
+    }
+
+    /// Where others look.
+    pub fn board(&self) -> &Board {
+        &self.board
     }
 
     pub fn config(&self) -> &Config {
@@ -101,6 +113,13 @@ impl Daemon {
         if let Some(scheduler) = &self.scheduler {
             scheduler.borrow_mut().sweep(at)?;
         }
+        self.told.counts.looks += 1;
+        if self.board.is_wanted() {
+            let applies = self.scheduler.is_some();
+            let (machine, reporter) = (&self.machine, &self.reporter);
+            let view = view::of(machine, reporter, &self.told, applies, &snapshot);
+            self.board.put(view, snapshot.clone());
+        }
         let triggers = self.reporter.triggers(&snapshot);
         if triggers.is_empty() {
             return Ok(());
@@ -109,6 +128,7 @@ impl Daemon {
         let snapshot = self.monitor.look_closer(at, &live);
         let plan = self.reporter.plan(triggers, &snapshot);
         say(&snapshot, &plan);
+        self.told.plan(&snapshot, &plan);
         let decided = Line::Decided { snapshot, plan };
         self.write(&decided)?;
         let Line::Decided { snapshot, plan } = &decided else { return Ok(()) };
@@ -162,6 +182,7 @@ impl Daemon {
         for outcome in outcomes {
             self.reporter.outcome(&outcome);
             say_outcome(&outcome);
+            self.told.outcome(&outcome);
             self.write(&Line::Outcome(outcome))?;
         }
         Ok(())

@@ -1,11 +1,16 @@
 //! `quartierd`: the whole machine, watched, decided, moved, explained, undone.
 #![forbid(unsafe_code)]
 
+mod board;
 mod config;
 mod daemon;
 mod live;
 mod log;
+mod told;
+mod view;
+mod web;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -18,6 +23,7 @@ use quartier_observe::Host;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use board::Board;
 use config::Config;
 use daemon::Daemon;
 
@@ -70,7 +76,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
         }
         Ok(Scheduler::open(machine.clone(), &args.journal)?)
     });
+    let listen = config.web.listen;
     let mut daemon = Daemon::new(config, machine, scheduler.transpose()?, args.log.clone())?;
+    if let Some(listen) = listen {
+        show(listen, daemon.board())?;
+    }
     let signals = signals()?;
     let watched = watch(&mut daemon, &signals, read);
     // Whatever went wrong, what was changed is taken back.
@@ -99,6 +109,17 @@ fn watch(
             },
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Serves the page. That nobody can look is no reason not to look after the machine.
+fn show(listen: SocketAddr, board: &Board) -> anyhow::Result<()> {
+    match web::listen(listen) {
+        Ok(listener) => web::serve(listener, board.clone()),
+        Err(error) => {
+            eprintln!("quartierd: {error:#}; there is no page, and `quartier top` sees nothing");
+            Ok(())
         }
     }
 }

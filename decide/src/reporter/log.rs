@@ -52,8 +52,12 @@ pub enum Replayed {
     Same,
     /// Another plan than then.
     Differs(Box<Plan>),
-    /// A decision before any beginning, or a log of another version.
-    Unusable,
+    /// A decision or an outcome before any beginning.
+    NoBeginning,
+    /// A log of another version.
+    OtherFormat(u32),
+    /// A snapshot with nodes or CPUs that the machine has not.
+    OtherMachine,
 }
 
 impl Replay {
@@ -68,12 +72,18 @@ impl Replay {
                 reporter.outcome(&outcome);
                 Replayed::Other
             }
+            (Line::Begin { format, .. }, _) => Replayed::OtherFormat(format),
+            (Line::Decided { snapshot, .. }, Some(reporter))
+                if !snapshot.fits(reporter.machine()) =>
+            {
+                Replayed::OtherMachine
+            }
             (Line::Decided { snapshot, plan: then }, Some(reporter)) => {
                 let triggers: Vec<Trigger> = then.triggers.clone();
                 let now = reporter.plan(triggers, &snapshot);
                 if now == then { Replayed::Same } else { Replayed::Differs(Box::new(now)) }
             }
-            _ => Replayed::Unusable,
+            (_, None) => Replayed::NoBeginning,
         }
     }
 }

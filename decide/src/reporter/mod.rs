@@ -18,10 +18,12 @@
 mod arrange;
 mod judge;
 pub mod log;
+mod overview;
 mod plan;
 mod pressure;
 mod terms;
 mod trigger;
+pub mod view;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dqdt::Tree;
 use judge::Trial;
+pub use overview::{NodeOverview, Overview, Placed};
 use plan::Sight;
 use trigger::Signature;
 
@@ -127,6 +130,12 @@ impl Reporter {
         Self { machine, tree, settings, state }
     }
 
+    /// What it decides for.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// What it remembers.
     #[must_use]
     pub fn state(&self) -> &State {
@@ -143,6 +152,12 @@ impl Reporter {
     pub fn triggers(&self, snapshot: &Snapshot) -> Vec<Trigger> {
         let sight = Sight::new(&self.machine, &self.tree, &self.settings, snapshot);
         trigger::of(&sight, &self.state)
+    }
+
+    /// How tasks and their memory are placed, for people. Changes nothing.
+    #[must_use]
+    pub fn overview(&self, snapshot: &Snapshot) -> Overview {
+        Overview::of(&Sight::new(&self.machine, &self.tree, &self.settings, snapshot))
     }
 
     /// Decides.

@@ -265,9 +265,57 @@ fn what_cannot_be_mended_is_not_looked_at_all_the_time() {
     assert!((2..12).contains(&looked), "{looked} times in two minutes");
 }
 
+#[test]
+fn an_overview_has_whose_memory_is_where() {
+    let world = World::new(2, 2, vec![process(&[(1, 300), (0, 100)], &[0, 2]), process(&[], &[1])]);
+    let overview = world.reporter().overview(&world.snapshot());
+    assert_eq!(overview.flows_cpus, [[0.25, 0.75], [0.25, 0.75]]);
+    let [seen, unknown] = &overview.processes[..] else { panic!("{overview:?}") };
+    assert_eq!((seen.local, unknown.local, &unknown.pages_on), (Some(0.5), None, &None));
+    assert_eq!(seen.ran_on, [(NodeId(0), 0.5), (NodeId(1), 0.5)]);
+    let running: Vec<_> =
+        overview.nodes.iter().map(|node| (node.threads, node.running_cpus)).collect();
+    assert_eq!(running, [(2, 2.0), (1, 1.0)]);
+    assert!(overview.nodes[1].pressure > overview.nodes[0].pressure);
+}
+
 /// A log is lines of JSON; what is read from it gives the same plans, byte for byte.
 #[test]
 fn a_replay_gives_the_same_plans() {
+    let (log, nr_plans) = a_log();
+    assert!(nr_plans > 1);
+    let mut replay = Replay::default();
+    let mut nr_same = 0;
+    for line in &log {
+        match replay.line(serde_json::from_str(line).unwrap()) {
+            Replayed::Same => nr_same += 1,
+            Replayed::Other => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(nr_same, nr_plans);
+    // Somebody changed a snapshot: another plan.
+    let changed = log.iter().map(|line| line.replace("\"ran\":1000000000", "\"ran\":1"));
+    let mut replay = Replay::default();
+    let replayed: Vec<_> =
+        changed.map(|line| replay.line(serde_json::from_str(&line).unwrap())).collect();
+    assert!(replayed.iter().any(|replayed| matches!(replayed, Replayed::Differs(_))));
+    let mut nothing_before = Replay::default();
+    let decided = serde_json::from_str(&log[1]).unwrap();
+    assert!(matches!(nothing_before.line(decided), Replayed::NoBeginning));
+    let mut begun = Replay::default();
+    begun.line(serde_json::from_str(&log[0]).unwrap());
+    let elsewhere = log[1].replace("\"found_on\":{\"0\"", "\"found_on\":{\"9\"");
+    assert_ne!(elsewhere, log[1]);
+    let elsewhere = begun.line(serde_json::from_str(&elsewhere).unwrap());
+    assert!(matches!(elsewhere, Replayed::OtherMachine));
+    let later = log[0].replacen(&format!("\"format\":{LOG_FORMAT}"), "\"format\":77", 1);
+    let later = begun.line(serde_json::from_str(&later).unwrap());
+    assert!(matches!(later, Replayed::OtherFormat(77)));
+}
+
+/// Forty seconds of a machine, and how many plans are in it.
+fn a_log() -> (Vec<String>, usize) {
     let settings = Settings::default();
     let all = (0..8).map(|at| process(&[(0, 99 + 13 * u64::from(at)), (1, 7)], &[at])).collect();
     let mut world = World::new(4, 2, all);
@@ -309,26 +357,7 @@ fn a_replay_gives_the_same_plans() {
             }));
         }
     }
-    assert!(nr_plans > 1);
-    let mut replay = Replay::default();
-    let mut nr_same = 0;
-    for line in &log {
-        match replay.line(serde_json::from_str(line).unwrap()) {
-            Replayed::Same => nr_same += 1,
-            Replayed::Other => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(nr_same, nr_plans);
-    // Somebody changed a snapshot: another plan.
-    let changed = log.iter().map(|line| line.replace("\"ran\":1000000000", "\"ran\":1"));
-    let mut replay = Replay::default();
-    let replayed: Vec<_> =
-        changed.map(|line| replay.line(serde_json::from_str(&line).unwrap())).collect();
-    assert!(replayed.iter().any(|replayed| matches!(replayed, Replayed::Differs(_))));
-    let mut nothing_before = Replay::default();
-    let decided = serde_json::from_str(&log[1]).unwrap();
-    assert!(matches!(nothing_before.line(decided), Replayed::Unusable));
+    (log, nr_plans)
 }
 
 fn world_outcome(world: &mut World, step: &quartier_model::Step) -> Outcome {
@@ -368,6 +397,27 @@ mod random {
     }
 
     proptest! {
+        /// Whatever became of a log on its way, it is replayed or refused.
+        #[test]
+        fn a_damaged_log_harms_nobody(
+            damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), "[0-9]{1,20}"), 1..6),
+        ) {
+            let (mut log, _) = a_log();
+            for (line, at, digits) in damage {
+                let line = line.index(log.len());
+                let is_number = |from: &usize| log[line].as_bytes()[*from].is_ascii_digit();
+                let numbers: Vec<_> = (1..log[line].len()).filter(is_number).collect();
+                let from = numbers[at.index(numbers.len())];
+                log[line].replace_range(from..=from, &digits);
+            }
+            let mut replay = Replay::default();
+            for line in log {
+                if let Ok(line) = serde_json::from_str(&line) {
+                    replay.line(line);
+                }
+            }
+        }
+
         /// It comes to rest, moves nothing that is not its to move, and nobody twice to no end.
         #[test]
         fn any_machine_comes_to_rest(

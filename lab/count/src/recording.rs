@@ -11,7 +11,7 @@ use crate::slices::{SLICES_MAX, Slice};
 use crate::words::{clean, shortened};
 
 /// The format that this version writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Commands of an owner, all together, that are believed: at one a nanosecond they take 292 years.
 /// Sums need no more than 64 bits then.

@@ -230,7 +230,9 @@ mod tests {
     fn what_is_written_is_read_and_nothing_else() {
         let bytes = serde_json::to_vec(&taken(Ending::Marker, None)).unwrap();
         assert_eq!(Taken::parse(&bytes).unwrap().ending, Ending::Marker);
-        let other = String::from_utf8(bytes).unwrap().replace("\"format\":1", "\"format\":9");
+        let other = String::from_utf8(bytes)
+            .unwrap()
+            .replace(&format!("\"format\":{FORMAT}"), "\"format\":99");
         for damaged in ["", "{}", other.as_str()] {
             let error = Taken::parse(damaged.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("different builds") && !error.contains('\n'), "{error}");

@@ -160,7 +160,7 @@ proptest! {
     #[test]
     fn the_same_extreme_everywhere_is_refused_or_read(
         name in prop::sample::select(vec![
-            "\"instructions\":", "\"stall_millicycles\":", "\"memory_reads\":", "\"modelled_cycles\":",
+            "\"instructions\":", "\"modelled_stall_millicycles\":", "\"memory_reads\":", "\"modelled_cycles\":",
             "\"sets_one_in\":", "\"l1d_read_misses\":", "\"link\":", "\"frequency_mhz\":",
             "\"fetches\":",
         ]),

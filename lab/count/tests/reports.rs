@@ -15,7 +15,7 @@ fn snapshot(reads: u64, words: u64) -> Snapshot {
         instructions: 1000 * reads,
         fetches: 500 * reads,
         itlb_misses: 5 * reads,
-        stall_millicycles: 7000 * reads,
+        modelled_stall_millicycles: 7000 * reads,
         ..Totals::default()
     };
     let busy = CpuCounts { node: 0, totals, modelled_cycles: 500 * reads + 7 * reads };

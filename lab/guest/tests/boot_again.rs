@@ -130,9 +130,12 @@ fn a_guest_that_hangs_while_it_boots_is_tried_once_more() {
 
 #[test]
 fn a_guest_that_ends_while_it_boots_is_tried_once_more() {
-    for (end, words) in
-        [("echo Kernel panic - not syncing", "panicked"), ("true", "switched itself off")]
-    {
+    for (end, words) in [
+        ("echo Kernel panic - not syncing", "panicked"),
+        ("true", "switched itself off"),
+        ("kill -ABRT $$", "SIGABRT"),
+        ("kill -SEGV $$", "SIGSEGV"),
+    ] {
         let outcome = Fake::new(end, RUNS).run(|_| ());
         assert_eq!(outcome.result.unwrap().exit, Exit::Status(3));
         assert!(
@@ -168,6 +171,15 @@ fn a_guest_that_has_answered_is_not_tried_again() {
             (outcome.nr_starts, outcome.error.as_str(), outcome.output.as_str()),
             (1, "", "")
         );
+    }
+}
+
+#[test]
+fn a_guest_that_somebody_ends_is_not_tried_again() {
+    for end in ["kill -TERM $$", "kill -KILL $$"] {
+        let outcome = Fake::new(end, RUNS).run(|_| ());
+        assert!(matches!(outcome.result, Err(Error::GuestDied { .. })), "{:?}", outcome.result);
+        assert_eq!((outcome.nr_starts, outcome.error.as_str()), (1, ""));
     }
 }
 

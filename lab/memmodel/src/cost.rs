@@ -278,7 +278,8 @@ impl Clock {
     /// Modelled time of the CPU, counted or not.
     fn now(&self, meter: &Meter) -> u64 {
         let sum = |event| (0..NR_PLANES).map(|plane| meter.event(plane, event)).sum::<u64>();
-        sum(Event::Instructions) * self.cycles_per_instruction + sum(Event::StallMillicycles)
+        sum(Event::Instructions) * self.cycles_per_instruction
+            + sum(Event::ModelledStallMillicycles)
     }
 
     fn report_if_due(&mut self, system: &System, meter: &Meter, node: u16) {

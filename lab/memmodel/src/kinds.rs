@@ -186,7 +186,7 @@ events! {
     /// Copies in other caches that this CPU's writes took away.
     Invalidations invalidations,
     /// Modelled stalls, thousandths of a cycle.
-    StallMillicycles stall_millicycles,
+    ModelledStallMillicycles modelled_stall_millicycles,
 }
 
 impl Totals {

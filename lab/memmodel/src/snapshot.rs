@@ -113,7 +113,7 @@ impl System {
     fn cpu_counts(&self, meter: &Meter, node: u16, owner: Owner) -> CpuCounts {
         let totals = meter.totals(owner);
         let per_instruction = millicycles(self.geometry().cost.cycles_per_instruction);
-        let modelled = totals.instructions * per_instruction + totals.stall_millicycles;
+        let modelled = totals.instructions * per_instruction + totals.modelled_stall_millicycles;
         CpuCounts { node, totals, modelled_cycles: modelled / 1000 }
     }
 }

@@ -58,6 +58,8 @@ pub struct Orders {
     pub always_copy: bool,
     /// How long to stay with nothing marked.
     pub idle_ms: u32,
+    /// How often to look at the program; more often where a round of marking comes sooner.
+    pub tick_ms: u32,
     /// Until the first round of marking.
     pub remark_ms_first: u32,
     /// Between two rounds of marking at most; 0: no rounds.

@@ -28,10 +28,6 @@ use crate::uffd::{MESSAGE_BYTES, Message, Uffd};
 /// Touches that may wait while the program changes its mappings. More are woken to try again.
 const WAITING_MAX: usize = 4096;
 
-/// How often the helper looks whether the program has executed another one, or is traced; more often where
-/// a round of marking comes sooner.
-const TICK_NANOS: u64 = 100_000_000;
-
 /// The helper at work.
 #[derive(Debug)]
 pub(super) struct Server {
@@ -173,7 +169,8 @@ impl Server {
 
     fn tick_nanos(&self) -> u64 {
         let round = self.rounds.ask_within_nanos().filter(|_| self.may_mark_again());
-        TICK_NANOS.min(round.unwrap_or(TICK_NANOS))
+        let tick = u64::from(self.orders.tick_ms) * 1_000_000;
+        tick.min(round.unwrap_or(tick))
     }
 
     /// A debugger reads a stopped program in a way that cannot wait for us (`PTRACE_PEEKDATA` gets

@@ -253,7 +253,8 @@ impl Args {
         config.rung_max = (self.rung().highest() as u32).min(found as u32);
         config.initial_share_percent = self.initial_share;
         config.always_copy = u32::from(self.always_copy);
-        config.helper_idle_ms = self.helper_idle_ms;
+        config.helper_idle_ms = self.helper_idle_ms.saturating_mul(self.slow_clocks);
+        config.tick_ms = Config::TICK_MS * self.slow_clocks;
         config.remark_ms_first = Config::REMARK_MS_FIRST * self.slow_clocks;
         config.remark_ms_max = (self.remark_max * 1000).saturating_mul(self.slow_clocks);
         config.split_huge = u32::from(self.split_huge);

@@ -77,7 +77,8 @@ pub(super) fn milliseconds(cycles: f64, geometry: &Geometry) -> f64 {
 
 impl CpuTime {
     fn new(cpu: usize, counts: &CpuCounts) -> Self {
-        let stall_cycles = (counts.totals.stall_millicycles / 1000).min(counts.modelled_cycles);
+        let stall_cycles =
+            (counts.totals.modelled_stall_millicycles / 1000).min(counts.modelled_cycles);
         Self {
             cpu,
             node: counts.node,

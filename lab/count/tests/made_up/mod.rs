@@ -120,7 +120,7 @@ impl MadeUp {
             let busy = is_busy * part.of(per_cpu) / 100 * (100 - (cpu as u64 * 7) % 23);
             let far = if node == self.hot_node { 10 } else { 10 + self.remote_per_mille / 20 };
             let instructions = busy.saturating_mul(70);
-            let stall_millicycles = busy.saturating_mul(1000).saturating_mul(far);
+            let modelled_stall_millicycles = busy.saturating_mul(1000).saturating_mul(far);
             let totals = Totals {
                 instructions,
                 fetches: busy.saturating_mul(18),
@@ -139,10 +139,10 @@ impl MadeUp {
                 peer_hits: busy / 9,
                 owner_hits: busy / 20,
                 memory_reads: busy / 2,
-                stall_millicycles,
+                modelled_stall_millicycles,
                 ..Totals::default()
             };
-            let modelled_cycles = instructions / 2 + stall_millicycles / 1000;
+            let modelled_cycles = instructions / 2 + modelled_stall_millicycles / 1000;
             CpuCounts { node, totals, modelled_cycles }
         };
         node_of_cpu.enumerate().map(of).collect()

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
@@ -10,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quartier_model::NodeId;
+use signal_hook::consts::{SIGABRT, SIGBUS, SIGILL, SIGSEGV};
 
 use super::console::Tail;
 use super::input::Pump;
@@ -29,7 +32,8 @@ const FRAMES_AHEAD: usize = 16;
 const TICK: Duration = Duration::from_millis(200);
 
 /// Runs a command in a guest. One that does not boot is tried once more: under heavy load a kernel may
-/// hang before its first process, and nothing of the command's has begun then.
+/// hang before its first process, or QEMU crash (10.0: a processor that reads from a device while another moves
+/// it, `iotlb_to_section`), and nothing of the command's has begun then.
 ///
 /// # Errors
 /// When something asked for cannot be, or when the guest ends before the command does.
@@ -251,7 +255,7 @@ impl Run<'_> {
         if let Some(signal) = self.ending.signal() {
             return Ok(self.ran(Exit::Signal(signal)));
         }
-        let mut is_kernels_fault = false;
+        let mut may_boot_again = false;
         let what = match end? {
             End::Exit(exit) => return Ok(self.ran(exit)),
             End::OutputClosed => return Ok(self.ran(Exit::Signal(signal_hook::consts::SIGPIPE))),
@@ -266,11 +270,11 @@ impl Run<'_> {
                 silent.as_secs()
             ),
             End::BootTooLong(limit) => {
-                is_kernels_fault = true;
+                may_boot_again = true;
                 format!("the guest did not start within {} s", limit.as_secs())
             }
             End::Gone if console.contains("Kernel panic") => {
-                is_kernels_fault = true;
+                may_boot_again = true;
                 "the guest's kernel panicked".into()
             }
             End::Gone if !status.success() && self.is_instrument_refused(&console) => {
@@ -281,17 +285,18 @@ impl Run<'_> {
                     reason(&complaints)
                 )));
             }
-            // What QEMU refuses once it refuses again.
+            // What QEMU refuses once it refuses again; where it crashes it may not.
             End::Gone if !status.success() => {
                 let server = processes.server_complaints();
+                may_boot_again = has_crashed(status);
                 format!("QEMU ended ({status}): {}", [complaints, server].join(" ").trim())
             }
             End::Gone => {
-                is_kernels_fault = true;
+                may_boot_again = true;
                 "the guest switched itself off before the command ended".into()
             }
         };
-        if is_kernels_fault && !self.has_answered {
+        if may_boot_again && !self.has_answered {
             return Ok(Tried::NotBooted { what, console });
         }
         Err(Error::GuestDied { what, console })
@@ -325,6 +330,12 @@ impl Run<'_> {
             exit_status: exit.shell_status(),
         }
     }
+}
+
+/// Whether a process came to its end by what it did itself, and not by what somebody sent it.
+fn has_crashed(status: ExitStatus) -> bool {
+    const CRASHES: [i32; 4] = [SIGABRT, SIGBUS, SIGILL, SIGSEGV];
+    status.signal().is_some_and(|signal| CRASHES.contains(&signal))
 }
 
 /// Of QEMU's complaints the one that says why: the plugin's own, or else the first.

@@ -128,7 +128,7 @@ impl Cpu {
     }
 
     pub(super) fn stall(&mut self, millicycles: u64) {
-        self.meter.count(self.plane, Event::StallMillicycles, millicycles);
+        self.meter.count(self.plane, Event::ModelledStallMillicycles, millicycles);
     }
 
     pub(super) fn charge(&mut self, request: &Request) {

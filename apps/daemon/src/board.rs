@@ -1,0 +1,52 @@
+//! Where the daemon puts what it sees for others to look at, while somebody does.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quartier_decide::reporter::view::View;
+use quartier_model::Snapshot;
+use tokio::sync::watch;
+
+/// What nobody has asked for so long is not made.
+const WANTED_FOR: Duration = Duration::from_secs(5);
+
+/// A view with what it was made from.
+#[derive(Debug)]
+pub struct Sheet {
+    pub view: View,
+    pub snapshot: Snapshot,
+    made: Instant,
+}
+
+/// Both sides of it.
+#[derive(Clone, Debug)]
+pub struct Board {
+    sheet: watch::Sender<Option<Arc<Sheet>>>,
+    asked: watch::Sender<Option<Instant>>,
+}
+
+impl Board {
+    pub fn new() -> Self {
+        Self { sheet: watch::Sender::new(None), asked: watch::Sender::new(None) }
+    }
+
+    /// Whether somebody looks.
+    pub fn is_wanted(&self) -> bool {
+        self.asked.borrow().is_some_and(|asked| asked.elapsed() < WANTED_FOR)
+    }
+
+    /// Puts up what there is now.
+    pub fn put(&self, view: View, snapshot: Snapshot) {
+        self.sheet.send_replace(Some(Arc::new(Sheet { view, snapshot, made: Instant::now() })));
+    }
+
+    /// What there is, not older than this; waits for it.
+    pub async fn get(&self, not_older: Duration) -> Option<Arc<Sheet>> {
+        let now = Instant::now();
+        self.asked.send_replace(Some(now));
+        let is_new = |sheet: &Option<Arc<Sheet>>| {
+            sheet.as_ref().is_some_and(|sheet| sheet.made + not_older >= now)
+        };
+        self.sheet.subscribe().wait_for(is_new).await.ok()?.clone()
+    }
+}

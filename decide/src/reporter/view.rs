@@ -1,0 +1,156 @@
+//! What `quartierd` shows of a machine: what it sees, what it decided last of each process, and what came of it.
+
+use quartier_model::{
+    Bytes, Distance, Nanos, NodeOsId, Outcome, ProcessSeen, Standing, Step, TaskId, Why,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{NodeOverview, Placed};
+
+/// The version of what is shown; raised when an older reader would go wrong.
+pub const VIEW_FORMAT: u32 = 1;
+
+/// A machine, now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// [`VIEW_FORMAT`].
+    pub format: u32,
+    /// Of `quartierd`.
+    pub version: String,
+    /// Milliseconds since 1970, in UTC.
+    pub unix_ms: u64,
+    /// Since `quartierd` began, as all times below.
+    pub at: Nanos,
+    /// Over so long it was looked.
+    pub window: Nanos,
+    /// Whether anything is done about it, or only said.
+    pub applies: bool,
+    /// By [`quartier_model::NodeId`].
+    pub nodes: Vec<NodeView>,
+    /// From each node to each.
+    pub distances: Vec<Vec<Distance>>,
+    /// CPUs' worth that run on one node and have their memory on another.
+    pub flows_cpus: Vec<Vec<f64>>,
+    /// Those that ran or waited.
+    pub processes: Vec<ProcessView>,
+    /// The latest last.
+    pub events: Vec<Event>,
+    /// Since `quartierd` began.
+    pub counts: Counts,
+}
+
+/// What is counted since `quartierd` began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Looks at all tasks.
+    pub looks: u64,
+    /// Plans that were made.
+    pub plans: u64,
+    /// Steps of plans.
+    pub steps: u64,
+    /// Threads that were put on a node.
+    pub threads_held: u64,
+    /// Memory that was moved.
+    pub moved: Bytes,
+    /// Memory that could not be moved.
+    pub stayed: Bytes,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// The kernel's number.
+    pub os_id: NodeOsId,
+    /// CPUs that tasks may be placed on.
+    pub cpus: u32,
+    /// Installed.
+    pub memory: Option<Bytes>,
+    /// Not used by anybody.
+    pub free: Option<Bytes>,
+    /// What runs there.
+    #[serde(flatten)]
+    pub seen: NodeOverview,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessView {
+    /// As the kernel has it.
+    pub name: String,
+    /// Since it began.
+    pub age: Nanos,
+    /// Whether it may be placed.
+    pub standing: Standing,
+    /// Its own resident memory.
+    pub resident: Option<Bytes>,
+    /// Threads that ran or waited.
+    pub threads: u32,
+    /// Those of them that are held on a node.
+    pub held: u32,
+    /// Where it is.
+    #[serde(flatten)]
+    pub placed: Placed,
+    /// What was decided of it last.
+    pub decided: Option<Decided>,
+}
+
+/// What a plan says of a process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// When.
+    pub at: Nanos,
+    /// How many times as fast it would run at the best place, if that was asked.
+    pub speedup: Option<f64>,
+    /// What was to be done, or why nothing.
+    pub what: What,
+}
+
+/// What was to be done with a process, or why nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// It is moved.
+    Step(Step),
+    /// It is not.
+    Left(Why),
+}
+
+/// Something that was decided or done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub at: Nanos,
+    /// To whom.
+    pub process: TaskId,
+    /// Its name at the time.
+    pub name: String,
+    /// What.
+    pub what: Happened,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Happened {
+    /// A step was decided.
+    Decided(Step),
+    /// This came of it.
+    Done(Outcome),
+}
+
+/// All that is known of one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// [`VIEW_FORMAT`].
+    pub format: u32,
+    /// Since `quartierd` began, as all times below.
+    pub at: Nanos,
+    /// Whether anything is done, or only said.
+    pub applies: bool,
+    /// As in a [`View`]; `None`: it did not run, or there is none.
+    pub process: Option<ProcessView>,
+    /// As the Monitor saw it.
+    pub seen: Option<ProcessSeen>,
+    /// What was decided and done, the latest last.
+    pub events: Vec<Event>,
+}
