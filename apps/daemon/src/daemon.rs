@@ -25,7 +25,6 @@ const SLICE: Duration = Duration::from_millis(20);
 /// A machine that is looked after.
 pub struct Daemon {
     config: Config,
-    machine: Machine,
     monitor: Monitor,
     reporter: Reporter,
     /// `None`: nothing is done, only said.
@@ -46,10 +45,9 @@ impl Daemon {
         let root = std::path::Path::new("/");
         let descriptors_max = config.monitor.descriptors_max;
         let monitor = Monitor::new(root, machine.clone(), config.tasks.clone(), descriptors_max);
-        let reporter = Reporter::new(machine.clone(), config.settings(), State::default());
+        let reporter = Reporter::new(machine, config.settings(), State::default());
         let mut daemon = Self {
             config,
-            machine,
             monitor,
             reporter,
             scheduler: scheduler.map(RefCell::new),
@@ -67,7 +65,7 @@ impl Daemon {
         Line::Begin {
             format: LOG_FORMAT,
             unix_seconds: now.as_secs(),
-            machine: self.machine.clone(),
+            machine: self.reporter.machine().clone(),
             settings: self.config.settings(),
             state: self.reporter.state().clone(),
         }
@@ -114,13 +112,12 @@ impl Daemon {
             scheduler.borrow_mut().sweep(at)?;
         }
         self.told.counts.looks += 1;
+        let triggers = self.reporter.triggers(&snapshot);
         if self.board.is_wanted() {
             let applies = self.scheduler.is_some();
-            let (machine, reporter) = (&self.machine, &self.reporter);
-            let view = view::of(machine, reporter, &self.told, applies, &snapshot);
-            self.board.put(view, snapshot.clone());
+            let view = view::of(&self.reporter, &self.told, applies, &snapshot);
+            self.board.put(view, snapshot);
         }
-        let triggers = self.reporter.triggers(&snapshot);
         if triggers.is_empty() {
             return Ok(());
         }

@@ -22,10 +22,9 @@ impl Told {
         let at = plan.at;
         self.counts.plans += 1;
         self.counts.steps += plan.steps.len() as u64;
-        let speedup = |process: TaskId| {
-            let factors = plan.factors.iter().find(|factors| factors.process == process);
-            factors.and_then(|factors| factors.speedup)
-        };
+        let speedups = plan.factors.iter().map(|factors| (factors.process, factors.speedup));
+        let speedups: BTreeMap<_, _> = speedups.collect();
+        let speedup = |process| speedups.get(&process).copied().flatten();
         self.decided.clear();
         for left in &plan.left {
             let what = What::Left(left.why);

@@ -9,13 +9,8 @@ use quartier_model::{Machine, NodeId, ProcessSeen, Snapshot};
 use crate::told::Told;
 
 /// As of a snapshot.
-pub fn of(
-    machine: &Machine,
-    reporter: &Reporter,
-    told: &Told,
-    applies: bool,
-    snapshot: &Snapshot,
-) -> View {
+pub fn of(reporter: &Reporter, told: &Told, applies: bool, snapshot: &Snapshot) -> View {
+    let machine = reporter.machine();
     let Overview { nodes, flows_cpus, processes } = reporter.overview(snapshot);
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let processes = snapshot.processes.iter().zip(processes);

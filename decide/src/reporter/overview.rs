@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::judge;
 use super::plan::Sight;
-use super::terms::{Shares, Terms, share_on};
+use super::terms::{Shares, Terms, most};
 
 /// A machine over the window of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,13 +86,8 @@ fn placed(sight: &Sight<'_>, process: &Terms<'_>) -> Placed {
         factors: process.factors(sight.machine, contention),
         ran_on: ran_on(process),
         pages_on: process.pages.clone(),
-        local: local(process),
+        local: process.local(),
     }
-}
-
-/// The node with the largest share.
-fn most(shares: &Shares) -> Option<NodeId> {
-    shares.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(node, _)| *node)
 }
 
 fn ran_on(process: &Terms<'_>) -> Shares {
@@ -109,15 +104,4 @@ fn ran_on(process: &Terms<'_>) -> Shares {
     }
     shares.sort_by_key(|(node, _)| *node);
     shares
-}
-
-fn local(process: &Terms<'_>) -> Option<f64> {
-    let (mut here, mut all) = (0.0, 0.0);
-    for thread in &process.threads {
-        let pages = process.pages_of(thread)?;
-        let beside = |(node, share): &(NodeId, f64)| share * share_on(pages, *node);
-        here += thread.demand() * thread.at.iter().map(beside).sum::<f64>();
-        all += thread.demand();
-    }
-    (all > 0.0).then(|| here / all)
 }

@@ -57,6 +57,14 @@ pub fn share_on(shares: &Shares, node: NodeId) -> f64 {
     shares.iter().find(|(other, _)| *other == node).map_or(0.0, |(_, share)| *share)
 }
 
+/// The node with the largest part; of equal ones the first.
+pub fn most(shares: &Shares) -> Option<NodeId> {
+    let more =
+        |best: (NodeId, f64), next: &(NodeId, f64)| if next.1 > best.1 { *next } else { best };
+    let (first, rest) = shares.split_first()?;
+    Some(rest.iter().fold(*first, more).0)
+}
+
 /// How much farther than local such pages are from a node: Σ share × (distance ratio − 1).
 pub fn remoteness(machine: &Machine, from: NodeId, pages: &Shares) -> f64 {
     let ratio = |to| f64::from(machine.distance(from, to).0) / 10.0;
@@ -135,9 +143,21 @@ impl<'a> Terms<'a> {
 
     /// How remote its memory is from its threads, the mean over the time that they ran.
     pub fn remoteness(&self, machine: &Machine) -> Option<f64> {
+        self.mean(|thread, pages| thread.remoteness(machine, pages))
+    }
+
+    /// The part of its memory that is on the nodes of its threads, likewise.
+    pub fn local(&self) -> Option<f64> {
+        self.mean(|thread, pages| {
+            thread.at.iter().map(|(node, share)| share * share_on(pages, *node)).sum()
+        })
+    }
+
+    /// Something of its threads and the pages that they use, the mean over the time that they ran.
+    fn mean(&self, of: impl Fn(&ThreadTerms<'_>, &Shares) -> f64) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
         for thread in &self.threads {
-            sum += thread.demand() * thread.remoteness(machine, self.pages_of(thread)?);
+            sum += thread.demand() * of(thread, self.pages_of(thread)?);
             weight += thread.demand();
         }
         (weight > 0.0).then(|| sum / weight)
@@ -145,10 +165,7 @@ impl<'a> Terms<'a> {
 
     /// The node where most of its memory is; of equal ones the first.
     pub fn home(&self) -> Option<NodeId> {
-        let more =
-            |best: (NodeId, f64), next: &(NodeId, f64)| if next.1 > best.1 { *next } else { best };
-        let (first, rest) = self.pages.as_ref()?.split_first()?;
-        Some(rest.iter().fold(*first, more).0)
+        most(self.pages.as_ref()?)
     }
 
     /// How much of its memory is not on a node.

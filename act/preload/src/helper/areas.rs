@@ -12,12 +12,11 @@
 use quartier_kernel::sys::SysResult;
 
 use super::evidence::{By, Evidence, Weights};
-use crate::own;
+use super::slots::Slots;
 
 /// Areas remembered: the last of each that share an entry. 32 GiB.
 const NR_AREAS: usize = 1 << 12;
 const AREA: usize = 8 << 20;
-const BYTES: usize = NR_AREAS * size_of::<Area>();
 
 /// Touches next to another node's where each thread has a large part of its own, at most; and touches by another node
 /// than before where each has a small one, since parts meet within blocks.
@@ -31,10 +30,10 @@ const SAME_IN_A_ROW: u8 = 128;
 /// So many blocks are enough for a trial.
 const SAMPLE_MIN: u8 = 16;
 
-/// Everything that is known, in a mapping of our own that fills as it is used.
+/// Everything that is known.
 #[derive(Debug)]
 pub(super) struct Areas {
-    entries: *mut Area,
+    slots: Slots<Area, NR_AREAS>,
     round: Round,
     beside: Weights,
     before: Weights,
@@ -192,7 +191,8 @@ impl Area {
 impl Areas {
     pub(super) fn new() -> SysResult<Self> {
         Ok(Self {
-            entries: own::map(BYTES)? as *mut Area,
+            // SAFETY: zeros are an area of which nothing is known.
+            slots: unsafe { Slots::new() }?,
             round: Round::default(),
             beside: Weights::default(),
             before: Weights::default(),
@@ -203,9 +203,7 @@ impl Areas {
     pub(super) fn at(&mut self, address: usize) -> &mut Area {
         let number = address / AREA;
         let tag = (number / NR_AREAS) as u16;
-        // SAFETY: below `NR_AREAS`, in our own mapping, which `&mut self` is the only way into; it holds zeros, or what
-        // was written here.
-        let area = unsafe { &mut *self.entries.add(number % NR_AREAS) };
+        let area = self.slots.at(number);
         if area.tag != tag {
             *area = Area { tag, ..Area::default() };
         }
@@ -259,13 +257,6 @@ pub(super) fn area_of(address: usize) -> (usize, usize) {
 /// Where each area begins that overlaps `[start, end)`.
 fn areas(start: usize, end: usize) -> impl Iterator<Item = usize> {
     (start / AREA..end.div_ceil(AREA)).map(|number| number * AREA)
-}
-
-impl Drop for Areas {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody uses it any more.
-        unsafe { own::unmap(self.entries as usize, BYTES) };
-    }
 }
 
 #[cfg(test)]

@@ -6,15 +6,14 @@
 
 use std::ops::Range;
 
-use quartier_kernel::sys::{self, SysResult};
+use quartier_kernel::sys::SysResult;
 
 use super::areas::{Areas, Round, area_of};
 use super::evidence::By;
-use crate::own;
+use super::slots::Slots;
 
 /// Blocks remembered: the last of each that share an entry. 8 GiB of the default size.
 const NR_ENTRIES: usize = 1 << 19;
-const BYTES: usize = NR_ENTRIES * size_of::<u32>();
 
 /// What is so many blocks away is next to a touch.
 const REACH: usize = 4;
@@ -31,10 +30,10 @@ const ROUND_BITS: u32 = 2;
 const MET_BITS: u32 = 1;
 const KNOWN_BITS: u32 = MET_BITS + ROUND_BITS + NODE_BITS + STEADY_BITS + MOVES_BITS;
 
-/// What is known of blocks, in a mapping of our own that fills as it is used.
+/// What is known of blocks.
 #[derive(Debug)]
 pub(super) struct History {
-    entries: *mut u32,
+    entries: Slots<u32, NR_ENTRIES>,
     block_bytes: usize,
     pub(super) areas: Areas,
     round: u32,
@@ -55,7 +54,8 @@ struct Known {
 impl History {
     pub(super) fn new(block_bytes: usize) -> SysResult<Self> {
         let areas = Areas::new()?;
-        let entries = own::map(BYTES)? as *mut u32;
+        // SAFETY: numbers.
+        let entries = unsafe { Slots::new() }?;
         Ok(Self { entries, block_bytes, areas, round: 0 })
     }
 
@@ -170,8 +170,7 @@ impl History {
         let blocks = self.blocks(start, end);
         self.areas.forget(start, end);
         if blocks.len() >= NR_ENTRIES {
-            // SAFETY: our own mapping, which reads as zero afterwards: nothing known.
-            let _ = unsafe { sys::madvise(self.entries as usize, BYTES, libc::MADV_DONTNEED) };
+            self.entries.clear();
             return;
         }
         blocks.for_each(|block| *self.entry(block) = 0);
@@ -199,8 +198,7 @@ impl History {
     }
 
     fn entry(&mut self, block: usize) -> &mut u32 {
-        // SAFETY: below `NR_ENTRIES`, in our own mapping, which `&mut self` is the only way into.
-        unsafe { &mut *self.entries.add(block % NR_ENTRIES) }
+        self.entries.at(block)
     }
 }
 
@@ -219,13 +217,6 @@ fn nr_changes(known: impl Iterator<Item = Known>) -> usize {
     let mut nodes = known.filter_map(|known| known.node);
     let Some(mut last) = nodes.next() else { return 0 };
     nodes.filter(|node| std::mem::replace(&mut last, *node) != *node).count()
-}
-
-impl Drop for History {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody uses it any more.
-        unsafe { own::unmap(self.entries as usize, BYTES) };
-    }
 }
 
 #[cfg(test)]

@@ -193,7 +193,7 @@ impl Server {
             return;
         }
         self.history.areas.mark(start, end);
-        if self.next_wanted(start, end).is_none() {
+        if self.history.first_wanted(start, end).is_none() {
             return;
         }
         let marked = match self.rung {

@@ -26,6 +26,7 @@ mod regions;
 mod room;
 mod rounds;
 mod serve;
+mod slots;
 mod spawn;
 mod station;
 mod table;
