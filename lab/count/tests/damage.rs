@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use made_up::MadeUp;
 use proptest::prelude::*;
-use quartier_count::{Phase, Recording, RecordingError, Report, html, svg, text};
+use quartier_count::{FORMAT, Phase, Recording, RecordingError, Report, html, svg, text};
 
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| MadeUp::new(2, 1).recording().to_json());
 
@@ -32,8 +32,11 @@ fn a_recording_is_read_again_as_it_was() {
 
 #[test]
 fn another_format_is_named() {
-    let sentence = refusal(&changed("\"format\":1", "\"format\":2"));
-    assert!(sentence.contains("format 2") && sentence.contains("format 1"), "{sentence}");
+    let [ours, next] = [FORMAT, FORMAT + 1].map(|format| format!("\"format\":{format}"));
+    let sentence = refusal(&changed(&ours, &next));
+    for format in [FORMAT, FORMAT + 1] {
+        assert!(sentence.contains(&format!("format {format}")), "{sentence}");
+    }
     // Whatever else it has in it.
     let error = Recording::parse(b"{\"format\": 7, \"pages\": []}").unwrap_err();
     assert!(matches!(error, RecordingError::Format { found: 7 }), "{error}");
@@ -41,12 +44,15 @@ fn another_format_is_named() {
 
 #[test]
 fn what_is_no_recording_is_said_to_be_none() {
+    let ours_alone = format!("{{\"format\":{FORMAT}}}");
+    let of_text = format!("{{\"format\":\"{FORMAT}\"}}");
     for bytes in
-        [&b""[..], b"{}", b"[]", b"null", b"\xff\xfe", b"{\"format\":\"1\"}", b"{\"format\":1}"]
+        [&b""[..], b"{}", b"[]", b"null", b"\xff\xfe", of_text.as_bytes(), ours_alone.as_bytes()]
     {
-        assert!(refusal(bytes).starts_with("this is no recording"));
+        let sentence = refusal(bytes);
+        assert!(sentence.starts_with("this is no recording"), "{sentence}");
     }
-    let long = format!("{{\"format\":1,\"{}\\n\":2}}", "x".repeat(5000));
+    let long = format!("{{\"format\":{FORMAT},\"{}\\n\":2}}", "x".repeat(5000));
     refusal(long.as_bytes());
     for length in (0..GOOD.len()).step_by(97) {
         refusal(&GOOD[..length]);
