@@ -1,9 +1,9 @@
 //! The claim itself, counted on real kernels with four nodes: after one thread has initialised an
 //! array, eight threads each work on an eighth of it, and each eighth ends on its thread's node.
+//!
+//! All that can share a guest does: to boot one takes longer than most of the runs.
 
 mod common;
-
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -14,190 +14,247 @@ const RIGHT_PERCENT_MIN: f64 = 99.0;
 /// round that catches them, and wait for the next.
 const POOL_PERCENT_MIN: f64 = 90.0;
 
-/// Runs the self-checking program once for each list of options (and its own arguments, after ` -- `),
-/// in one guest; gives its answers.
-fn in_guest(kernel: &str, runs: &[&str]) -> Option<Vec<Value>> {
-    in_guest_with(kernel, "eighths", runs, None, "")
+/// One run of a self-checking program under `quartier run`.
+struct Run {
+    program: &'static str,
+    arguments: &'static str,
+    options: &'static str,
 }
 
-/// The same, where the command may write to a folder, and the guest's root does something first.
-fn in_guest_with(
-    kernel: &str,
-    program: &str,
-    runs: &[&str],
-    folder: Option<&Path>,
-    first: &str,
-) -> Option<Vec<Value>> {
-    let (quartier, program) = (common::quartier(), common::program(program));
-    let (q, p) = (quartier.display(), program.display());
-    let command = |options: &&str| {
-        let (options, arguments) = options.split_once(" -- ").unwrap_or((options, "256 8"));
-        format!("{q} run --quiet {options} -- {p} {arguments} || exit 9")
-    };
-    let script: Vec<_> = [first.to_owned()].into_iter().chain(runs.iter().map(command)).collect();
-    let mut options = vec!["--nodes", "4", "--cpus-per-node", "2", "--timeout", "400"];
+impl Run {
+    const fn of(program: &'static str, arguments: &'static str) -> Self {
+        Self { program, arguments, options: "" }
+    }
+
+    const fn with(self, options: &'static str) -> Self {
+        Self { options, ..self }
+    }
+}
+
+/// What came of it.
+struct Ran {
+    answer: Value,
+    report: Value,
+}
+
+impl Ran {
+    fn right_percent(&self) -> f64 {
+        self.answer["right_percent"].as_f64().unwrap()
+    }
+
+    fn answered(&self, key: &str) -> u64 {
+        self.answer[key].as_u64().unwrap()
+    }
+
+    fn total(&self, key: &str) -> u64 {
+        self.report["total"][key].as_u64().unwrap()
+    }
+
+    /// Two threads on each of four nodes.
+    fn is_spread(&self) -> bool {
+        let nodes: Vec<_> = self.answer["node_of_thread"].as_array().unwrap().iter().collect();
+        (0..4).all(|node| nodes.iter().filter(|at| at.as_u64() == Some(node)).count() == 2)
+    }
+}
+
+/// Runs in one guest, and what must be true of them.
+struct Check {
+    /// What the guest's root does first, in `/sys/kernel/mm/transparent_hugepage`.
+    setting: Option<&'static str>,
+    runs: Vec<Run>,
+    holds: fn(&[Ran], kernel: &str),
+}
+
+/// Everything in one guest; without `setting` nothing is done as root.
+fn check(kernel: &str, checks: &[Check]) {
+    let mut script = String::new();
+    for check in checks {
+        if let Some(setting) = check.setting {
+            script += &format!("(cd /sys/kernel/mm/transparent_hugepage; {setting}) || exit 8\n");
+        }
+        for Run { program, arguments, options } in &check.runs {
+            let (q, p) = (common::quartier().display(), common::program(program));
+            script += &format!(
+                "{q} run --quiet --report /tmp/report {options} -- {} {arguments} || exit 9\n\
+                 tr -d '\\n' < /tmp/report && echo\n",
+                p.display()
+            );
+        }
+    }
+    let mut options = vec!["--nodes", "4", "--cpus-per-node", "2", "--timeout", "600"];
     // What the kernel moves by itself would be taken for ours.
     options.extend(["--kernel-arg", "numa_balancing=disable"]);
-    let folder = folder.map(|folder| format!("--rw={}", folder.display()));
-    options.extend(folder.as_deref());
-    options.extend((!first.is_empty()).then_some("--root"));
-    let (answers, said) = common::in_guest(kernel, options, ["sh", "-c", &script.join("\n")])?;
-    let answers: Vec<Value> =
-        answers.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    assert_eq!(answers.len(), runs.len(), "kernel {kernel}: {said}");
-    for answer in &answers {
-        println!("kernel {kernel}: {answer}");
+    options.extend(checks.iter().any(|check| check.setting.is_some()).then_some("--root"));
+    let Some((text, said)) = common::in_guest(kernel, options, ["sh", "-c", &script]) else {
+        return;
+    };
+    println!("kernel {kernel}: {said}");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut all = lines.chunks(2).map(|pair| {
+        let (answer, report) = (pair[0].clone(), pair[1].clone());
+        println!("kernel {kernel}: {answer} {}", report["total"]);
         assert_eq!(answer["wrong_bytes"], 0, "kernel {kernel}");
+        Ran { answer, report }
+    });
+    let ran: Vec<Vec<Ran>> =
+        checks.iter().map(|check| all.by_ref().take(check.runs.len()).collect()).collect();
+    for (check, ran) in checks.iter().zip(ran) {
+        assert_eq!(ran.len(), check.runs.len(), "kernel {kernel}: {said}");
+        (check.holds)(&ran, kernel);
     }
-    Some(answers)
 }
 
-fn right_percent(answer: &Value) -> f64 {
-    answer["right_percent"].as_f64().unwrap()
+const EIGHTHS: Run = Run::of("eighths", "256 8");
+
+/// Under first touch and interleaved a quarter of the pages is right by chance.
+fn is_by_chance(ran: &Ran) -> bool {
+    (24.0..=26.5).contains(&ran.right_percent())
 }
 
-fn threads_are_spread(answer: &Value) -> bool {
-    let nodes: Vec<_> = answer["node_of_thread"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|node| node.as_u64().unwrap())
-        .collect();
-    (0..4).all(|node| nodes.iter().filter(|at| **at == node).count() == 2)
-}
-
-/// Under first touch all pages are where the first thread was: a quarter is right by chance.
-fn check(kernel: &str, next_touch: &[&str]) {
-    let mut runs = vec!["--policy first-touch", "--policy interleave"];
-    runs.extend(next_touch);
-    let Some(answers) = in_guest(kernel, &runs) else { return };
-    assert!(answers.iter().all(threads_are_spread), "two threads on each node");
-    for baseline in &answers[..2] {
-        assert!((24.0..=26.5).contains(&right_percent(baseline)), "{kernel}: {baseline}");
+/// Pages follow their threads, whatever the options of the policy.
+fn pages_follow_their_threads(next_touch: &[&'static str]) -> Check {
+    let options = ["--policy first-touch", "--policy interleave"].iter().chain(next_touch);
+    Check {
+        setting: None,
+        runs: options.map(|options| EIGHTHS.with(options)).collect(),
+        holds: |ran, kernel| {
+            assert!(ran.iter().all(Ran::is_spread), "{kernel}: two threads on each node");
+            let (baselines, next_touch) = ran.split_at(2);
+            baselines.iter().for_each(|ran| assert!(is_by_chance(ran), "{kernel}: {}", ran.answer));
+            for ran in next_touch {
+                assert!(ran.right_percent() >= RIGHT_PERCENT_MIN, "{kernel}: {}", ran.answer);
+            }
+        },
     }
-    for (options, answer) in next_touch.iter().zip(&answers[2..]) {
-        assert!(right_percent(answer) >= RIGHT_PERCENT_MIN, "{kernel} {options}: {answer}");
+}
+
+/// Data that is filled after the threads began is marked in a later round.
+fn a_pool_gets_its_data_in_a_later_round() -> Check {
+    const POOL: Run = Run::of("eighths", "64 8 pool 8");
+    Check {
+        setting: None,
+        runs: vec![POOL.with("--remark-max 0"), POOL.with("--remark-max 60")],
+        holds: |ran, kernel| {
+            assert!(ran[0].right_percent() <= 26.5, "{kernel}: {}", ran[0].answer);
+            assert!(ran[1].right_percent() >= POOL_PERCENT_MIN, "{kernel}: {}", ran[1].answer);
+        },
+    }
+}
+
+fn data_that_all_threads_use_in_turn_comes_to_rest() -> Check {
+    Check {
+        setting: None,
+        runs: vec![Run::of("eighths", "16 8 roam 40")],
+        holds: |ran, _| {
+            assert!(ran[0].total("marks") >= 3, "{}", ran[0].report);
+            // Three times each at most, and what else the process has.
+            let pages = ran[0].answered("pages");
+            assert!(ran[0].total("pages_moved") <= 3 * pages + 1000, "{}", ran[0].report);
+        },
+    }
+}
+
+/// Three of four touches are from elsewhere: if they counted, so many pages would go away.
+fn data_that_all_threads_read_stays() -> Check {
+    Check {
+        setting: None,
+        runs: vec![Run::of("mixed", "64 8 read 10")],
+        holds: |ran, kernel| {
+            let (away, pages) = (ran[0].answered("away"), ran[0].answered("pages"));
+            assert!(5 * away <= 2 * pages, "{kernel}: {}", ran[0].answer);
+        },
+    }
+}
+
+/// Parts of 32 KiB that alternate look like data that all read at first, and follow their threads later.
+fn small_parts_follow(holds: fn(&[Ran], &str)) -> Check {
+    Check { setting: None, runs: vec![Run::of("mixed", "64 8 parts 40")], holds }
+}
+
+/// Parts of 2.5 MiB: most of their borders lie within a huge page.
+const BORDERS_INSIDE: Run = Run::of("eighths", "20 8 pool 8");
+
+/// A kernel that joins pages 20 times as often as it does by default: without fences 78 to 90 % were in place.
+fn pages_at_borders_are_not_joined_across_them() -> Check {
+    const EAGER: &str = "echo always > enabled; echo 500 > khugepaged/scan_sleep_millisecs; \
+        echo 4096 > khugepaged/pages_to_scan";
+    Check {
+        setting: Some(EAGER),
+        runs: vec![BORDERS_INSIDE],
+        holds: |ran, kernel| {
+            assert!(ran[0].total("fences") > 0, "{kernel}");
+            assert!(ran[0].right_percent() >= 93.0, "{kernel}: {}", ran[0].answer);
+        },
+    }
+}
+
+/// Where huge pages are made on advice only, the program wants those that it gets.
+fn without_huge_pages_of_the_kernels_own_there_are_no_fences() -> Check {
+    Check {
+        setting: Some("echo madvise > enabled"),
+        runs: vec![BORDERS_INSIDE],
+        holds: |ran, _| {
+            assert_eq!(ran[0].total("fences"), 0);
+            assert!(ran[0].right_percent() >= POOL_PERCENT_MIN, "{}", ran[0].answer);
+        },
     }
 }
 
 #[test]
 fn without_a_rung_threads_are_placed_and_pages_stay_on_6_1() {
-    let Some(answers) = in_guest("6.1", &["--policy next-touch"]) else { return };
-    assert!(threads_are_spread(&answers[0]));
-    assert!((24.0..=26.5).contains(&right_percent(&answers[0])), "{}", answers[0]);
+    let holds: fn(&[Ran], &str) = |ran, _| {
+        assert!(ran[0].is_spread());
+        assert!(is_by_chance(&ran[0]), "{}", ran[0].answer);
+    };
+    let runs = vec![EIGHTHS.with("--policy next-touch")];
+    check("6.1", &[Check { setting: None, runs, holds }]);
 }
 
 #[test]
 fn pages_follow_their_threads_by_move_on_6_12() {
-    check("6.12", &["--policy next-touch", "--block-max 64K", "--split-huge"]);
+    let options = ["--policy next-touch", "--block-max 64K", "--split-huge"];
+    let checks = [
+        pages_follow_their_threads(&options),
+        a_pool_gets_its_data_in_a_later_round(),
+        data_that_all_threads_read_stays(),
+        // A touch costs so much more by `move` that the small parts have had fewer rounds by then.
+        small_parts_follow(|ran, _| assert!(ran[0].right_percent() >= 40.0, "{}", ran[0].answer)),
+    ];
+    check("6.12", &checks);
 }
 
+/// Between two kernels of the same rung: on request, as `QUARTIER_TEST_KERNELS=all`.
 #[test]
 fn pages_follow_their_threads_by_move_on_7_2() {
-    check("7.2", &["--policy next-touch"]);
+    if std::env::var_os("QUARTIER_TEST_KERNELS").is_none_or(|kernels| kernels != "all") {
+        println!("skipped: only with QUARTIER_TEST_KERNELS=all");
+        return;
+    }
+    check("7.2", &[pages_follow_their_threads(&["--policy next-touch"])]);
 }
 
 #[test]
 fn pages_follow_their_threads_by_protection_and_by_move_on_7_3() {
-    check("7.3", &["--policy next-touch", "--rung move"]);
-}
-
-/// Data that is filled after the threads began is marked in a later round.
-fn check_pool(kernel: &str) {
-    const POOL: &str = "64 8 pool 8";
-    let runs = [format!("--remark-max 0 -- {POOL}"), format!("--remark-max 60 -- {POOL}")];
-    let Some(answers) = in_guest(kernel, &runs.each_ref().map(String::as_str)) else { return };
-    assert!(right_percent(&answers[0]) <= 26.5, "{kernel}: {}", answers[0]);
-    assert!(right_percent(&answers[1]) >= POOL_PERCENT_MIN, "{kernel}: {}", answers[1]);
-}
-
-#[test]
-fn a_pool_gets_its_data_in_a_later_round_by_move_on_6_12() {
-    check_pool("6.12");
+    let checks = [
+        pages_follow_their_threads(&["--policy next-touch", "--rung move"]),
+        a_pool_gets_its_data_in_a_later_round(),
+        data_that_all_threads_use_in_turn_comes_to_rest(),
+        data_that_all_threads_read_stays(),
+        small_parts_follow(|ran, _| assert!(ran[0].right_percent() >= 75.0, "{}", ran[0].answer)),
+    ];
+    check("7.3", &checks);
 }
 
 #[test]
-fn a_pool_gets_its_data_in_a_later_round_by_protection_on_7_3() {
-    check_pool("7.3");
+fn pages_at_borders_are_joined_only_where_the_program_asks_on_6_12() {
+    check("6.12", &[pages_at_borders_are_not_joined_across_them()]);
 }
 
 #[test]
-fn data_that_all_threads_use_in_turn_comes_to_rest() {
-    let folder = tempfile::tempdir().unwrap();
-    let report = folder.path().join("report.json");
-    let run = format!("--report {} -- 16 8 roam 40", report.display());
-    let answers = in_guest_with("7.3", "eighths", &[&run], Some(folder.path()), "");
-    let Some(answers) = answers else { return };
-    let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
-    let moved = report["total"]["pages_moved"].as_u64().unwrap();
-    let pages = answers[0]["pages"].as_u64().unwrap();
-    assert!(report["total"]["marks"].as_u64().unwrap() >= 3, "{report}");
-    // Three times each at most, and what else the process has.
-    assert!(moved <= 3 * pages + 1000, "{moved} of {pages}: {report}");
-}
-
-/// Data that all threads read at random stays where it is. Parts of 32 KiB that alternate look like that at first, and
-/// follow their threads later; their borders lie within blocks.
-fn check_mixed(kernel: &str, parts_percent_min: f64) {
-    let runs = [" -- 64 8 read 10", " -- 64 8 parts 25"];
-    let Some(answers) = in_guest_with(kernel, "mixed", &runs, None, "") else { return };
-    let count = |key: &str| answers[0][key].as_u64().unwrap();
-    // Three of four touches are from elsewhere: without that so many pages would go away.
-    assert!(5 * count("away") <= 2 * count("pages"), "{kernel}: {}", answers[0]);
-    assert!(right_percent(&answers[1]) >= parts_percent_min, "{kernel}: {}", answers[1]);
-}
-
-/// By `move` a touch costs so much more that the small parts have had fewer rounds by then.
-#[test]
-fn data_that_all_threads_read_stays_and_small_parts_follow_by_move_on_6_12() {
-    check_mixed("6.12", 40.0);
-}
-
-#[test]
-fn data_that_all_threads_read_stays_and_small_parts_follow_by_protection_on_7_3() {
-    check_mixed("7.3", 75.0);
-}
-
-/// Parts of 2.5 MiB, so that most borders lie within a huge page, under a setting of huge pages; gives the
-/// program's answer and the number of fences.
-fn parts_with_borders_inside(kernel: &str, setting: &str) -> Option<(Value, u64)> {
-    let folder = tempfile::tempdir().unwrap();
-    let report = folder.path().join("report.json");
-    let run = format!("--report {} -- 20 8 pool 8", report.display());
-    let first = format!("cd /sys/kernel/mm/transparent_hugepage\n{setting}");
-    let answers = in_guest_with(kernel, "eighths", &[&run], Some(folder.path()), &first)?;
-    let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
-    let fences = report["total"]["fences"].as_u64().unwrap();
-    println!("{fences} fences: {report}");
-    Some((answers[0].clone(), fences))
-}
-
-/// A kernel that joins pages 20 times as often as it does by default: without fences 78 to 90 % were in place.
-fn check_borders(kernel: &str) {
-    const EAGER: &str = "
-        echo always > enabled
-        echo 500 > khugepaged/scan_sleep_millisecs
-        echo 4096 > khugepaged/pages_to_scan";
-    let Some((answer, fences)) = parts_with_borders_inside(kernel, EAGER) else { return };
-    assert!(fences > 0, "{kernel}");
-    assert!(right_percent(&answer) >= 93.0, "{kernel}: {answer}");
-}
-
-#[test]
-fn pages_at_borders_are_not_joined_across_them_on_6_12() {
-    check_borders("6.12");
-}
-
-#[test]
-fn pages_at_borders_are_not_joined_across_them_on_7_3() {
-    check_borders("7.3");
-}
-
-/// Where huge pages are made on advice only, the program wants those that it gets.
-#[test]
-fn without_huge_pages_of_the_kernels_own_there_are_no_fences() {
-    let asked = parts_with_borders_inside("7.3", "echo madvise > enabled");
-    let Some((answer, fences)) = asked else { return };
-    assert_eq!(fences, 0);
-    assert!(right_percent(&answer) >= POOL_PERCENT_MIN, "{answer}");
+fn pages_at_borders_are_joined_only_where_the_program_asks_on_7_3() {
+    let checks = [
+        pages_at_borders_are_not_joined_across_them(),
+        without_huge_pages_of_the_kernels_own_there_are_no_fences(),
+    ];
+    check("7.3", &checks);
 }
