@@ -3,7 +3,8 @@
 //! after twice as long, and soon again once it has new data.
 //!
 //! A round is worth its touches only if another thread than the last could touch what is marked: it
-//! waits until several threads run. What the helper may use is a share of the time.
+//! waits until several threads run. What the helper may use is a share of the time, and to look whether a round is due is
+//! part of that: what is not due is looked at ever less often, and at the last only whether there is time left for it.
 
 /// Rounds, with all the touches that they cause and that move nothing, may cost this share of the program's CPU time,
 const SHARE_PERCENT: u64 = 5;
@@ -39,6 +40,8 @@ pub(super) struct Rounds {
     longest_nanos: u64,
     wait_nanos: u64,
     waits_since_nanos: u64,
+    /// Until the next look.
+    ask_nanos: u64,
     /// At the last round.
     last: Seen,
     /// When a round may have been due the last time.
@@ -59,6 +62,7 @@ impl Rounds {
             longest_nanos: u64::from(longest_ms) * 1_000_000,
             wait_nanos: 0,
             waits_since_nanos: 0,
+            ask_nanos: 0,
             last: Seen::default(),
             looked: Seen::default(),
             most_pages: 0,
@@ -79,13 +83,17 @@ impl Rounds {
     pub(super) fn begin(&mut self, seen: Seen, resident_pages: u64) {
         (self.last, self.looked) = (seen, seen);
         (self.pages, self.most_pages) = (resident_pages, resident_pages);
-        self.waits_since_nanos = seen.now_nanos;
-        self.wait_nanos = self.first_nanos;
+        self.wait(seen.now_nanos, self.first_nanos);
+    }
+
+    fn wait(&mut self, now_nanos: u64, wait_nanos: u64) {
+        (self.waits_since_nanos, self.wait_nanos, self.ask_nanos) =
+            (now_nanos, wait_nanos, wait_nanos);
     }
 
     /// How soon it should be asked again whether a round may be due; `None`: there is no hurry.
     pub(super) fn ask_within_nanos(&self) -> Option<u64> {
-        (self.are_wanted() && !self.is_idle).then_some(self.wait_nanos)
+        (self.are_wanted() && !self.is_idle).then_some(self.ask_nanos)
     }
 
     /// Whether a round may be due, as far as the time and the program's resident pages tell: to be
@@ -100,12 +108,15 @@ impl Rounds {
         now_nanos.saturating_sub(self.waits_since_nanos) >= self.wait_nanos
     }
 
-    /// Whether to mark now, where it may be due.
+    /// Whether there is time for it, where it may be due. The next look comes later than this one did.
+    pub(super) fn is_affordable(&mut self, seen: Seen) -> bool {
+        self.ask_nanos = (2 * self.ask_nanos).min(self.longest_nanos);
+        self.may_work(seen)
+    }
+
+    /// Whether to mark now, where it may be due and is affordable.
     pub(super) fn is_due(&mut self, seen: Seen) -> bool {
         let before = std::mem::replace(&mut self.looked, seen);
-        if !self.may_work(seen) {
-            return false;
-        }
         let waited = seen.now_nanos.saturating_sub(self.waits_since_nanos);
         let elapsed = seen.now_nanos.saturating_sub(before.now_nanos);
         let ran = seen.program_cpu_nanos.saturating_sub(before.program_cpu_nanos);
@@ -116,8 +127,7 @@ impl Rounds {
             return false;
         }
         self.last = seen;
-        self.waits_since_nanos = seen.now_nanos;
-        self.wait_nanos = (2 * self.wait_nanos).min(self.longest_nanos);
+        self.wait(seen.now_nanos, (2 * self.wait_nanos).min(self.longest_nanos));
         true
     }
 
@@ -130,8 +140,7 @@ impl Rounds {
         self.most_pages = self.pages;
         // Not again for data that keeps coming.
         if self.wait_nanos > self.first_nanos {
-            self.wait_nanos = self.first_nanos;
-            self.waits_since_nanos = now_nanos;
+            self.wait(now_nanos, self.first_nanos);
         }
     }
 
@@ -173,6 +182,7 @@ mod tests {
                 self.seen.program_cpu_nanos += (10.0 * threads) as u64 * MS;
                 self.pages += pages_per_look;
                 if self.rounds.may_be_due(self.seen.now_nanos, self.pages)
+                    && self.rounds.is_affordable(self.seen)
                     && self.rounds.is_due(self.seen)
                 {
                     due.push(at);
@@ -210,6 +220,19 @@ mod tests {
         program.run(4.0, 200, 0);
         assert_eq!(program.rounds.ask_within_nanos(), Some(200 * MS));
         assert_eq!(Program::new(0).rounds.ask_within_nanos(), None);
+    }
+
+    #[test]
+    fn what_is_not_due_is_looked_at_ever_less_often() {
+        let mut program = Program::new(60_000);
+        let asks = [100, 110, 120].map(|ms| {
+            // One thread alone: nothing is due.
+            program.run(1.0, if ms == 100 { 100 } else { 10 }, 0);
+            program.rounds.ask_within_nanos().unwrap() / MS
+        });
+        assert_eq!(asks, [200, 400, 800]);
+        assert_eq!(program.run(4.0, 10, 0), [10]);
+        assert_eq!(program.rounds.ask_within_nanos(), Some(200 * MS));
     }
 
     #[test]

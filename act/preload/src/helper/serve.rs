@@ -187,12 +187,16 @@ impl Server {
     }
 
     fn mark_if_due(&mut self, now_nanos: u64) {
-        if self.may_mark_again()
-            && self.rounds.may_be_due(now_nanos, self.statm.resident_pages())
+        if !self.may_mark_again() || !self.rounds.may_be_due(now_nanos, self.statm.resident_pages())
+        {
+            return;
+        }
+        let seen = self.seen();
+        if self.rounds.is_affordable(seen)
             && !BOX.is_held()
             && !look::is_traced()
             && look::knows_all_threads()
-            && self.rounds.is_due(self.seen())
+            && self.rounds.is_due(seen)
         {
             self.mark(0, usize::MAX);
         }
@@ -309,6 +313,9 @@ impl Server {
                 let may_mark = may_mark_now();
                 if may_mark {
                     self.forget_touches(start, end);
+                    if request == Request::MarkRange {
+                        self.history.areas.take_for_plain(start, end);
+                    }
                     self.mark(start, end);
                 }
                 if request == Request::MarkAll {
