@@ -154,6 +154,13 @@ impl ProcessSlot {
         self.counters[counter as usize].fetch_add(amount, Ordering::Relaxed);
     }
 
+    /// Some of what was counted as one thing is another. For the only one who counts either.
+    pub fn recount(&self, from: Counter, to: Counter, amount: u64) {
+        let amount = amount.min(self.get(from));
+        self.counters[from as usize].fetch_sub(amount, Ordering::Relaxed);
+        self.add(to, amount);
+    }
+
     /// A counter's value.
     pub fn get(&self, counter: Counter) -> u64 {
         self.counters[counter as usize].load(Ordering::Relaxed)

@@ -154,21 +154,24 @@ fn data_that_all_threads_use_in_turn_comes_to_rest() -> Check {
     }
 }
 
-/// Three of four touches are from elsewhere: if they counted, so many pages would go away.
+/// Three of four touches are from elsewhere: if they counted, so many pages would go away. Now and then 8 MiB are taken for
+/// one thread's part at first, by chance.
 fn data_that_all_threads_read_stays() -> Check {
     Check {
         setting: None,
         runs: vec![Run::of("mixed", "64 8 read 10")],
         holds: |ran, kernel| {
             let (away, pages) = (ran[0].answered("away"), ran[0].answered("pages"));
-            assert!(5 * away <= 2 * pages, "{kernel}: {}", ran[0].answer);
+            assert!(10 * away <= pages, "{kernel}: {}", ran[0].answer);
         },
     }
 }
 
-/// Parts of 32 KiB that alternate look like data that all read at first, and follow their threads later.
+/// Parts of 32 KiB that alternate look like data that all read at first, and follow their threads later. Without
+/// `khugepaged`, which joins such parts faster than they follow: with it 51 to 99 % were in place on 7.3.
 fn small_parts_follow(holds: fn(&[Ran], &str)) -> Check {
-    Check { setting: None, runs: vec![Run::of("mixed", "64 8 parts 40")], holds }
+    let setting = Some("echo madvise > enabled");
+    Check { setting, runs: vec![Run::of("mixed", "64 8 parts 30")], holds }
 }
 
 /// Parts of 2.5 MiB: most of their borders lie within a huge page.
@@ -240,7 +243,7 @@ fn pages_follow_their_threads_by_protection_and_by_move_on_7_3() {
         a_pool_gets_its_data_in_a_later_round(),
         data_that_all_threads_use_in_turn_comes_to_rest(),
         data_that_all_threads_read_stays(),
-        small_parts_follow(|ran, _| assert!(ran[0].right_percent() >= 75.0, "{}", ran[0].answer)),
+        small_parts_follow(|ran, _| assert!(ran[0].right_percent() >= 95.0, "{}", ran[0].answer)),
     ];
     check("7.3", &checks);
 }

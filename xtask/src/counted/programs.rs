@@ -132,9 +132,13 @@ pub const PROGRAMS: [Program; 6] = [
             "gmx -quiet grompp -f run.mdp -c conf.gro -p topol.top -o run.tpr -maxwarn 5",
         ],
         command: "env OMP_NUM_THREADS=8 gmx -quiet mdrun -s run.tpr -ntmpi 1 -ntomp 8 -pin off \
-                  -nsteps 40 -deffnm /tmp/out",
-        hand: &[],
-        hand_instead: None,
+                  -nsteps 20 -deffnm /tmp/out",
+        hand: &["env OMP_PLACES=cores OMP_PROC_BIND=close", "numactl --interleave=all"],
+        // As its manual has it: threads on cores, in order.
+        hand_instead: Some(
+            "env OMP_NUM_THREADS=8 gmx -quiet mdrun -s run.tpr -ntmpi 1 -ntomp 8 -pin on \
+             -nsteps 20 -deffnm /tmp/out",
+        ),
         policies: None,
     },
     Program {

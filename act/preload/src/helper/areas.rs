@@ -1,10 +1,14 @@
 //! What is known of larger parts of the program's memory, of 8 MiB each: whose touches come together, and whether
 //! marking it is still worth it.
 //!
-//! Where threads of one node touch next to what another node's have touched in the same round, an area is *mixed*: data
+//! As long as nothing is known of an area, moving is put off. Where threads of one node touch next to what they have touched
+//! in the same round themselves, it is *plain*: what was put off is caught up with, and from then on each touch moves at
+//! once. Where they touch next to what another node's have, it is *mixed*: data
 //! that all threads read, or threads' parts that are small and alternate. Nothing of it moves until its *trial*, a
 //! round in which only those blocks are marked whose toucher is known. Touched by others than before, it is *shared*, and
 //! stays where it is. Touched by the same, it is in *parts*, and each block goes to who touches it.
+//!
+//! What a round leaves unknown is caught up with at its end, unless it looks mixed so far.
 //!
 //! An area that threads touch without anything being moved is left out of rounds for twice as long each time,
 //! and for four times as long if it is shared.
@@ -52,8 +56,9 @@ pub(super) struct Round {
 /// What the touches say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
-    /// Each thread has a part of its own, or it is not known that it has not.
     #[default]
+    Unknown,
+    /// Each thread has a part of its own.
     Plain,
     Mixed,
     Shared,
@@ -74,6 +79,8 @@ pub(super) struct Area {
     /// So many in this round.
     touches: u8,
     has_moved: bool,
+    /// Something is to move in this round, once more is known.
+    has_put_off: bool,
     /// Since it is mixed, enough blocks were touched for a trial.
     is_sampled: bool,
     is_on_trial: bool,
@@ -89,9 +96,14 @@ impl Area {
         self.is_on_trial
     }
 
+    /// Whether the touches so far say how threads use it.
+    pub(super) fn is_known(&self) -> bool {
+        self.kind != Kind::Unknown
+    }
+
     /// Whose the block next to a touch is, is anybody's guess.
     pub(super) fn is_mixed(&self) -> bool {
-        self.kind != Kind::Plain
+        !matches!(self.kind, Kind::Unknown | Kind::Plain)
     }
 
     /// Whether its blocks go to who touches them.
@@ -102,7 +114,7 @@ impl Area {
     /// Whether all that this round is to tell of it is known, and nothing of it is to be moved.
     pub(super) fn is_done(&self) -> bool {
         match self.kind {
-            Kind::Plain => false,
+            Kind::Unknown | Kind::Plain => false,
             Kind::Mixed => !self.is_on_trial && self.touches >= SAMPLE_MIN,
             Kind::Shared => self.before.says() == Some(By::Other),
             Kind::Parts => self.is_on_trial,
@@ -116,12 +128,27 @@ impl Area {
         self.is_sampled |= self.is_mixed() && self.touches >= SAMPLE_MIN;
     }
 
+    /// It was touched, and what was touched is to move if it turns out not to be mixed.
+    pub(super) fn put_off(&mut self) {
+        self.has_put_off = true;
+    }
+
+    /// Whether what was put off may move.
+    pub(super) fn may_catch_up(&self) -> bool {
+        self.has_put_off && (self.follows() || !self.is_known() && !self.beside.leans_to_other())
+    }
+
+    /// Something of what was put off has moved.
+    pub(super) fn note_moved(&mut self) {
+        self.has_moved = true;
+    }
+
     /// A touch beside another; gives whether it is mixed from now on.
     fn compare_beside(&mut self, by: By, weights: Weights) -> bool {
         self.beside.add(by, weights);
         self.nr_same = if by == By::Same { self.nr_same.saturating_add(1) } else { 0 };
         match (self.kind, self.beside.says()) {
-            (Kind::Plain, Some(By::Other)) => {
+            (Kind::Unknown | Kind::Plain, Some(By::Other)) => {
                 self.kind = Kind::Mixed;
                 true
             }
@@ -137,7 +164,7 @@ impl Area {
     fn compare_before(&mut self, by: By, weights: Weights) {
         self.before.add(by, weights);
         self.kind = match (self.kind, self.before.says()) {
-            (Kind::Plain, _) | (_, None) => return,
+            (Kind::Unknown | Kind::Plain, _) | (_, None) => return,
             (_, Some(By::Other)) => Kind::Shared,
             // Of many trials some are wrong.
             (Kind::Shared, Some(By::Same)) => {
@@ -155,6 +182,7 @@ impl Area {
             Kind::Shared => 2,
             _ if self.has_moved => return 0,
             // The next round says more.
+            Kind::Unknown if self.beside.leans_to_other() => 0,
             Kind::Mixed if !self.is_on_trial => 0,
             Kind::Parts if self.is_on_trial => return 0,
             _ => 1,
@@ -178,13 +206,14 @@ impl Area {
         self.doublings = self.doublings();
         self.is_on_trial = self.is_sampled
             && match self.kind {
-                Kind::Plain | Kind::Parts => false,
+                Kind::Unknown | Kind::Plain | Kind::Parts => false,
                 // What it did not tell, others may.
                 Kind::Mixed => !self.is_on_trial,
                 Kind::Shared => true,
             };
         self.before = Evidence::default();
-        (self.marked_ms, self.touches, self.has_moved) = (round.now_ms, 0, false);
+        (self.marked_ms, self.touches) = (round.now_ms, 0);
+        (self.has_moved, self.has_put_off) = (false, false);
     }
 }
 
@@ -242,6 +271,11 @@ impl Areas {
         areas(start, end).for_each(|at| self.at(at).mark(&round));
     }
 
+    /// The program itself says that each thread of it has its own part of `[start, end)`.
+    pub(super) fn take_for_plain(&mut self, start: usize, end: usize) {
+        areas(start, end).take(NR_AREAS).for_each(|at| self.at(at).kind = Kind::Plain);
+    }
+
     /// Nothing is known of `[start, end)` any more.
     pub(super) fn forget(&mut self, start: usize, end: usize) {
         areas(start, end).take(NR_AREAS).for_each(|at| *self.at(at) = Area::default());
@@ -255,7 +289,7 @@ pub(super) fn area_of(address: usize) -> (usize, usize) {
 }
 
 /// Where each area begins that overlaps `[start, end)`.
-fn areas(start: usize, end: usize) -> impl Iterator<Item = usize> {
+pub(super) fn areas(start: usize, end: usize) -> impl Iterator<Item = usize> {
     (start / AREA..end.div_ceil(AREA)).map(|number| number * AREA)
 }
 

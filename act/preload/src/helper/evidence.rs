@@ -44,6 +44,11 @@ impl Evidence {
         self.0 = self.0.saturating_add(weight).clamp(-BOUND, BOUND);
     }
 
+    /// Whether there is more for others than against.
+    pub(super) fn leans_to_other(self) -> bool {
+        self.0 > 0
+    }
+
     /// Whose touches they are, once that is decided.
     pub(super) fn says(self) -> Option<By> {
         match self.0 {

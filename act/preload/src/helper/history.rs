@@ -51,6 +51,13 @@ struct Known {
     is_met: bool,
 }
 
+impl Known {
+    /// Whether it may move to a node that touches it, by whether that is the one that touched it the time before.
+    fn may_move(&self, is_the_same: bool) -> bool {
+        self.moves == 0 || self.moves < MOVES_MAX && is_the_same
+    }
+}
+
 impl History {
     pub(super) fn new(block_bytes: usize) -> SysResult<Self> {
         let areas = Areas::new()?;
@@ -68,8 +75,39 @@ impl History {
     /// Whether the block at `address` may go to `node`.
     pub(super) fn lets_go(&mut self, address: usize, node: u32) -> bool {
         let known = self.known(address / self.block_bytes);
-        self.areas.at(address).follows()
-            && (known.moves == 0 || known.moves < MOVES_MAX && known.node == Some(node))
+        self.areas.at(address).follows() && known.may_move(known.node == Some(node))
+    }
+
+    /// The next blocks of `[start, end)` that threads of one node touched in this round and that may go there, with
+    /// that node.
+    pub(super) fn first_to_catch_up(
+        &mut self,
+        start: usize,
+        end: usize,
+    ) -> Option<(usize, usize, u32)> {
+        if start >= end {
+            return None;
+        }
+        let (now, block_bytes, mut blocks) =
+            (self.round, self.block_bytes, self.blocks(start, end));
+        let mut toucher = |block| {
+            let known = self.known(block);
+            known.node.filter(|_| known.round == now && known.may_move(known.is_steady))
+        };
+        let (first, node) = blocks.find_map(|block| Some((block, toucher(block)?)))?;
+        let last = blocks.find(|block| toucher(*block) != Some(node)).unwrap_or(blocks.end);
+        Some(((first * block_bytes).max(start), (last * block_bytes).min(end), node))
+    }
+
+    /// The blocks of `[start, end)` have moved, some time after they were touched.
+    pub(super) fn note_moved(&mut self, start: usize, end: usize) {
+        self.areas.at(start).note_moved();
+        for block in self.blocks(start, end) {
+            // The lowest bits count the moves.
+            if self.known(block).moves < MOVES_MAX {
+                *self.entry(block) += 1;
+            }
+        }
     }
 
     /// The first part of `[start, end)` that is marked in this round: of an area on trial only what was touched itself.
@@ -226,9 +264,16 @@ mod tests {
     const BLOCK: usize = 64 << 10;
     const AT: usize = 0x7f12_3456_0000;
 
+    /// Where each touch moves at once.
+    fn known_as_plain() -> History {
+        let mut history = History::new(BLOCK).unwrap();
+        history.areas.take_for_plain(AT, AT + 64 * BLOCK);
+        history
+    }
+
     #[test]
     fn a_block_follows_its_first_toucher_and_then_only_a_steady_one() {
-        let mut history = History::new(BLOCK).unwrap();
+        let mut history = known_as_plain();
         let touch = |history: &mut History, node| {
             let moved = history.lets_go(AT, node);
             history.note(AT, (AT, AT + BLOCK), node, moved);
@@ -292,7 +337,25 @@ mod tests {
                     moves += self.touch(&mut pending, block, node);
                 }
             }
-            (touches, moves)
+            (touches, moves + self.catch_up())
+        }
+
+        fn go(&mut self, blocks: Range<usize>, node: u32) -> usize {
+            let homes = self.homes[blocks].iter_mut();
+            homes.map(|home| std::mem::replace(home, node)).filter(|home| *home != node).count()
+        }
+
+        fn catch_up(&mut self) -> usize {
+            let (mut from, end) = (AREA_AT, AREA_AT + NR_BLOCKS * SMALL);
+            let mut moves = 0;
+            while self.history.areas.at(AREA_AT).may_catch_up()
+                && let Some((first, last, node)) = self.history.first_to_catch_up(from, end)
+            {
+                moves += self.go((first - AREA_AT) / SMALL..(last - AREA_AT) / SMALL, node);
+                self.history.note_moved(first, last);
+                from = last;
+            }
+            moves
         }
 
         fn touch(&mut self, pending: &mut [bool], block: usize, node: u32) -> usize {
@@ -300,6 +363,7 @@ mod tests {
             let is_mixed = self.history.areas.at(address).is_mixed();
             let last = if is_mixed { block + 1 } else { block.next_multiple_of(4).max(block + 1) };
             let window = (address, AREA_AT + last * SMALL);
+            let was_known = self.history.areas.at(address).is_known();
             self.history.compare(address, window, node);
             if self.history.areas.at(address).is_done() {
                 pending.fill(false);
@@ -307,34 +371,41 @@ mod tests {
                 return 0;
             }
             let follows = self.history.lets_go(address, node);
-            let mut moves = 0;
-            for block in (block..last).filter(|_| follows) {
-                moves += usize::from(std::mem::replace(&mut self.homes[block], node) != node);
-            }
+            let moves = if follows { self.go(block..last, node) } else { 0 };
             let is_mixed = self.history.areas.at(address).is_mixed();
             let noted = if is_mixed { (address, address + 1) } else { window };
             self.history.note(address, noted, node, moves > 0);
             pending[block..last].fill(false);
-            moves
+            match (was_known, self.history.areas.at(address).is_known()) {
+                (false, true) => moves + self.catch_up(),
+                (_, true) => moves,
+                (_, false) => {
+                    self.history.areas.at(address).put_off();
+                    moves
+                }
+            }
         }
     }
 
     #[test]
     fn what_all_threads_read_costs_few_touches_and_stays() {
-        for (nr_nodes, seed) in
-            [2, 4, 8].into_iter().flat_map(|nr| (0..20).map(move |seed| (nr, seed)))
-        {
-            let mut play = Play::new(seed);
-            let rounds = [(); 12]
-                .map(|()| play.round(nr_nodes, |play, _| play.random(nr_nodes as usize) as u32));
-            let touches: usize = rounds.iter().map(|(touches, _)| touches).sum();
-            let moves: usize = rounds.iter().map(|(_, moves)| moves).sum();
-            // Every round over all blocks would be 6,144.
-            let few = touches <= NR_BLOCKS * 3 / 4 && moves <= NR_BLOCKS / 4;
-            assert!(
-                few,
-                "{nr_nodes} nodes, seed {seed}: {touches} touches, {moves} moves, {rounds:?}"
-            );
+        for nr_nodes in [2, 4, 8] {
+            let mut all_moves = 0;
+            for seed in 0..40 {
+                let mut play = Play::new(seed);
+                let rounds = [(); 12].map(|()| {
+                    play.round(nr_nodes, |play, _| play.random(nr_nodes as usize) as u32)
+                });
+                let touches: usize = rounds.iter().map(|(touches, _)| touches).sum();
+                let moves: usize = rounds.iter().map(|(_, moves)| moves).sum();
+                // Every round over all blocks would be 6,144.
+                let few = touches <= NR_BLOCKS * 3 / 4 && moves <= NR_BLOCKS / 4;
+                assert!(few, "{nr_nodes} nodes, seed {seed}: {touches}, {moves}: {rounds:?}");
+                all_moves += moves;
+            }
+            println!("{nr_nodes} nodes: {all_moves} of {} blocks move", 40 * NR_BLOCKS);
+            // Only where it is taken for parts at first, by chance.
+            assert!(all_moves <= 40 * NR_BLOCKS / 50, "{nr_nodes} nodes: {all_moves}");
         }
     }
 
@@ -352,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_follow_their_threads_at_once_whoever_filled_them() {
+    fn parts_follow_their_threads_soon_whoever_filled_them() {
         let mut history = History::new(BLOCK).unwrap();
         history.begin(Round::default());
         let start = |at: usize| AT + at * BLOCK;
@@ -365,9 +436,44 @@ mod tests {
         for at in (0..8).flat_map(|step| (0..8).map(move |thread| thread * 8 + step)) {
             let node = at as u32 / 16;
             history.compare(start(at), (start(at), start(at + 1)), node);
-            assert!(history.lets_go(start(at), node), "{at}");
             history.note(start(at), (start(at), start(at + 1)), node, node != 0);
         }
+        assert!(history.areas.at(AT).follows());
+    }
+
+    #[test]
+    fn what_was_put_off_is_what_this_round_touched_and_has_not_moved() {
+        let mut history = History::new(BLOCK).unwrap();
+        let start = |at: usize| AT + at * BLOCK;
+        let touch = |history: &mut History, blocks: Range<usize>, node, moved| {
+            history.note(
+                start(blocks.start),
+                (start(blocks.start), start(blocks.end)),
+                node,
+                moved,
+            );
+        };
+        touch(&mut history, 12..14, 1, false);
+        history.begin(Round::default());
+        touch(&mut history, 0..2, 1, false);
+        touch(&mut history, 2..4, 2, false);
+        touch(&mut history, 4..5, 2, true);
+        touch(&mut history, 6..8, 2, false);
+        let mut put_off = || {
+            let mut from = start(0) + 4096;
+            let mut all = Vec::new();
+            while let Some((first, last, node)) = history.first_to_catch_up(from, start(7) + 4096) {
+                assert!(last > from, "the last block is within the range in part");
+                all.push((first - AT, last - AT, node));
+                history.note_moved(first, last);
+                from = last;
+            }
+            all
+        };
+        let expected =
+            [(4096, 2 * BLOCK, 1), (2 * BLOCK, 4 * BLOCK, 2), (6 * BLOCK, 7 * BLOCK + 4096, 2)];
+        assert_eq!(put_off(), expected);
+        assert_eq!(put_off(), [], "once");
     }
 
     #[test]
@@ -405,7 +511,7 @@ mod tests {
 
     #[test]
     fn touches_at_home_are_no_moves() {
-        let mut history = History::new(BLOCK).unwrap();
+        let mut history = known_as_plain();
         history.note(AT, (AT, AT + 4 * BLOCK), 0, false);
         assert!(history.lets_go(AT + 3 * BLOCK, 7));
     }
@@ -416,6 +522,7 @@ mod tests {
         for (start, end) in [(AT, AT + BLOCK), (0, usize::MAX)] {
             history.note(AT, (AT, AT + 2 * BLOCK), 1, true);
             history.forget(start, end);
+            history.areas.take_for_plain(AT, AT + 2 * BLOCK);
             assert!(history.lets_go(AT, 2));
             assert_eq!(history.lets_go(AT + BLOCK, 2), end == usize::MAX);
         }
@@ -424,18 +531,23 @@ mod tests {
     #[test]
     fn a_block_whose_entry_another_took_is_as_new() {
         let mut history = History::new(BLOCK).unwrap();
+        let lets_go = |history: &mut History, at, node| {
+            history.areas.take_for_plain(at, at + BLOCK);
+            history.lets_go(at, node)
+        };
         history.note(AT, (AT, AT + BLOCK), 1, true);
-        assert!(!history.lets_go(AT, 2));
+        assert!(!lets_go(&mut history, AT, 2));
         let other = AT + NR_ENTRIES * BLOCK;
-        assert!(history.lets_go(other, 2));
+        assert!(lets_go(&mut history, other, 2));
         history.note(other, (other, other + BLOCK), 2, true);
-        assert!(history.lets_go(AT, 2) && !history.lets_go(other, 1));
+        assert!(lets_go(&mut history, AT, 2) && !lets_go(&mut history, other, 1));
     }
 
     #[test]
     fn addresses_at_either_end_have_entries() {
         let mut history = History::new(4096).unwrap();
         for address in [0, (1 << 47) - 4096] {
+            history.areas.take_for_plain(address, address + 1);
             history.note(address, (address, address + 1), 3, true);
             assert!(!history.lets_go(address, 2));
         }

@@ -22,6 +22,7 @@ impl Server {
     /// Marks what is resident and private in `[start, end)`.
     pub(super) fn mark(&mut self, start: usize, end: usize) {
         let began = sys::now_nanos();
+        self.catch_up(start, end);
         self.history.begin(Round {
             now_ms: (began / 1_000_000) as u32,
             first_ms: self.orders.remark_ms_first,

@@ -9,6 +9,7 @@
 //! errno, no heap, no panic; it may only touch memory that is never marked.
 
 mod areas;
+mod catch_up;
 mod changes;
 mod child;
 mod copy;

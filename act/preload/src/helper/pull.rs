@@ -28,8 +28,8 @@ pub(super) enum Served {
 
 /// What one pull did, in pages.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pulled {
-    moved: usize,
+pub(super) struct Pulled {
+    pub moved: usize,
     kept: usize,
 }
 
@@ -54,13 +54,15 @@ impl Server {
             true => block_of(address, block, &region),
             false => self.window(&region, address, thread, node),
         };
+        let was_known = self.history.areas.at(address).is_known();
         if let Some(node) = node {
             self.history.compare(address, window, node);
         }
         // Where this round has nothing more to tell or to move, the rest is left alone at once.
         let is_done = !is_late && self.history.areas.at(address).is_done();
         let (start, end) = if is_done { within(areas::area_of(address), &region) } else { window };
-        let to = node.filter(|node| !is_done && self.history.lets_go(address, *node));
+        let always = self.orders.always_copy;
+        let to = node.filter(|node| !is_done && (always || self.history.lets_go(address, *node)));
         let served = match self.rung {
             Rung::Move => self.pull_by_move(&region, address, (start, end), to),
             _ => self.pull_by_protection(&region, address, (start, end), to),
@@ -87,7 +89,14 @@ impl Server {
         if let Some(thread) = thread.filter(|_| !is_done) {
             thread.set_sweep(end, end - start);
         }
-        if self.regions.all()[at].nr_pending == 0 {
+        let is_through = self.regions.all()[at].nr_pending == 0;
+        if !was_known && self.history.areas.at(address).follows() {
+            let (start, end) = areas::area_of(address);
+            self.catch_up(start, end);
+        } else if is_through {
+            self.catch_up(region.start, region.end);
+        }
+        if is_through {
             self.finish(at);
         }
         Served::Done
@@ -108,6 +117,10 @@ impl Server {
         } else {
             self.history.note(address, (start, end), node, has_moved);
             self.note_borders(region, (start, end), node);
+        }
+        let area = self.history.areas.at(address);
+        if !area.is_known() {
+            area.put_off();
         }
     }
 
@@ -140,9 +153,9 @@ impl Server {
     }
 
     /// The range to pull for a touch: a few blocks from there on, or twice the last pull if the thread goes
-    /// on where that ended, as read-ahead does; fewer blocks are made up for by those before. A single block
-    /// where two nodes' parts meet. Never a block that somebody has pulled already, or that a thread of
-    /// another node touched the last time.
+    /// on where that ended, as read-ahead does, and it is known how the area is used; fewer blocks are made up
+    /// for by those before. A single block where two nodes' parts meet. Never a block that somebody has pulled
+    /// already, or that a thread of another node touched the last time.
     fn window(
         &mut self,
         region: &Region,
@@ -156,6 +169,7 @@ impl Server {
         let (block, pull) = (self.orders.block_bytes, self.orders.pull_bytes());
         let grid = region.block_start(address, block);
         let history = &mut self.history;
+        let is_known = history.areas.at(address).is_known();
         if history.areas.at(address).is_mixed()
             || history.is_border(grid.saturating_sub(pull), grid.saturating_add(block + pull))
         {
@@ -166,7 +180,10 @@ impl Server {
         };
         let (mut start, mut end) = (grid, grid.saturating_add(block));
         let sweep = thread.and_then(|thread| thread.sweep(start.max(region.start))).unwrap_or(0);
-        let longest = (2 * sweep).min(self.orders.block_bytes_max).max(pull);
+        let longest = match is_known {
+            true => (2 * sweep).min(self.orders.block_bytes_max).max(pull),
+            false => pull,
+        };
         while end < grid.saturating_add(longest).min(region.end) && may_take(end) {
             end += block;
         }
@@ -196,7 +213,8 @@ impl Server {
         }
         let at_start = address - first < self.orders.pull_bytes();
         let touched = region.shadow_of(address);
-        let stays = !self.history.areas.at(address).follows();
+        let area = self.history.areas.at(address);
+        let stays = area.is_known() && !area.follows();
         if stays || at_start || Homes::ask(touched, touched + PAGE, PAGE).first() == node {
             return Some((first, first + HUGE));
         }
@@ -355,7 +373,13 @@ impl Server {
         Ok(pulled)
     }
 
-    fn migrate_present(&mut self, start: usize, end: usize, node: u32, pulled: &mut Pulled) {
+    pub(super) fn migrate_present(
+        &mut self,
+        start: usize,
+        end: usize,
+        node: u32,
+        pulled: &mut Pulled,
+    ) {
         let runs = self.pagemap.runs(start, end).map_while(Result::ok);
         for run in runs.filter(Run::present) {
             for from in (run.start()..run.end()).step_by(HUGE) {
@@ -390,7 +414,7 @@ fn block_of(address: usize, block: usize, region: &Region) -> (usize, usize) {
     within((start, start + block), region)
 }
 
-fn within((start, end): (usize, usize), region: &Region) -> (usize, usize) {
+pub(super) fn within((start, end): (usize, usize), region: &Region) -> (usize, usize) {
     (start.max(region.start), end.min(region.end))
 }
 
