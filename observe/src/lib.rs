@@ -18,6 +18,7 @@
 
 mod cpus;
 mod error;
+pub mod events;
 mod gathered;
 mod host;
 mod load;

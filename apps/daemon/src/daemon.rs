@@ -1,6 +1,7 @@
 //! observe → decide → act, period after period.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,12 +9,14 @@ use quartier_act::scheduler::{Order, Scheduler, nothing_done};
 use quartier_decide::reporter::log::{LOG_FORMAT, Line};
 use quartier_decide::reporter::{Reporter, State};
 use quartier_model::{
-    Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task, ThreadSeen,
+    Counting, Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task,
+    ThreadSeen, Why,
 };
 use quartier_observe::tasks::{Monitor, movable_of};
 
 use crate::board::Board;
 use crate::config::Config;
+use crate::descriptors;
 use crate::live::Live;
 use crate::log::Log;
 use crate::told::Told;
@@ -32,6 +35,8 @@ pub struct Daemon {
     log: Option<Log>,
     told: Told,
     board: Board,
+    /// As it was said last.
+    counting: Counting,
     began: Instant,
 }
 
@@ -43,7 +48,7 @@ impl Daemon {
         log: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
         let root = std::path::Path::new("/");
-        let descriptors_max = config.monitor.descriptors_max;
+        let descriptors_max = descriptors::left_of(config.monitor.descriptors_max);
         let monitor = Monitor::new(root, machine.clone(), config.tasks.clone(), descriptors_max);
         let reporter = Reporter::new(machine, config.settings(), State::default());
         let mut daemon = Self {
@@ -54,6 +59,7 @@ impl Daemon {
             log: None,
             told: Told::default(),
             board: Board::new(),
+            counting: Counting::default(),
             began: Instant::now(),
         };
         daemon.log = log.map(|path| Log::begin(&path, &daemon.line_to_begin())).transpose()?;
@@ -112,10 +118,14 @@ impl Daemon {
             scheduler.borrow_mut().sweep(at)?;
         }
         self.told.counts.looks += 1;
+        if self.monitor.counting() != self.counting {
+            self.counting = self.monitor.counting();
+            eprintln!("quartierd: {}", self.counting);
+        }
         let triggers = self.reporter.triggers(&snapshot);
         if self.board.is_wanted() {
             let applies = self.scheduler.is_some();
-            let view = view::of(&self.reporter, &self.told, applies, &snapshot);
+            let view = view::of(&self.reporter, &self.told, applies, self.counting, &snapshot);
             self.board.put(view, snapshot);
         }
         if triggers.is_empty() {
@@ -149,7 +159,7 @@ impl Daemon {
         };
         let tasks: Vec<_> = tasks.into_iter().filter(|task| !is_left(task)).collect();
         let whole = self.monitor.whole_of(step.process).clone();
-        let pages = match step.pages {
+        let pages = match &step.pages {
             Pages::Stay => Ok(Vec::new()),
             _ => self.monitor.movable(step.process, self.config.resident_max()),
         };
@@ -215,14 +225,34 @@ fn say(snapshot: &Snapshot, plan: &Plan) {
     };
     for step in &plan.steps {
         let Step { process, kind, threads, pages, gain, cost, .. } = step;
-        let nodes: Vec<_> = threads.iter().filter_map(|(_, node)| *node).collect();
+        let nodes: BTreeSet<_> = threads.iter().filter_map(|(_, node)| *node).collect();
         println!(
-            "{kind:?} {} ({}): {} threads to {:?}, pages {pages:?}; gains {gain:.2} CPUs, costs {cost}",
+            "{kind:?} {} ({}): {} threads to {:?}, pages {}; gains {gain:.2} CPUs, costs {cost}",
             process,
             name(*process),
             threads.len(),
-            nodes.first(),
+            nodes,
+            PagesLine(pages),
         );
+    }
+    for left in &plan.left {
+        if let Why::UsersUnknown(_) = left.why {
+            println!("left {} ({}): {}", left.process, name(left.process), left.why);
+        }
+    }
+}
+
+/// What happens to pages, without each block by itself.
+struct PagesLine<'a>(&'a Pages);
+
+impl std::fmt::Display for PagesLine<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Pages::ToUsers { bytes, blocks } => {
+                write!(f, "to who uses them, {} blocks, at most {bytes}", blocks.len())
+            }
+            other => write!(f, "{other:?}"),
+        }
     }
 }
 

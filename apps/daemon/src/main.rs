@@ -4,6 +4,7 @@
 mod board;
 mod config;
 mod daemon;
+mod descriptors;
 mod live;
 mod log;
 mod told;

@@ -4,12 +4,18 @@ use std::time::SystemTime;
 
 use quartier_decide::reporter::view::{NodeView, ProcessView, VIEW_FORMAT, View};
 use quartier_decide::reporter::{NodeOverview, Overview, Placed, Reporter};
-use quartier_model::{Machine, NodeId, ProcessSeen, Snapshot};
+use quartier_model::{Counting, Machine, NodeId, ProcessSeen, Snapshot};
 
 use crate::told::Told;
 
 /// As of a snapshot.
-pub fn of(reporter: &Reporter, told: &Told, applies: bool, snapshot: &Snapshot) -> View {
+pub fn of(
+    reporter: &Reporter,
+    told: &Told,
+    applies: bool,
+    counting: Counting,
+    snapshot: &Snapshot,
+) -> View {
     let machine = reporter.machine();
     let Overview { nodes, flows_cpus, processes } = reporter.overview(snapshot);
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -21,6 +27,7 @@ pub fn of(reporter: &Reporter, told: &Told, applies: bool, snapshot: &Snapshot) 
         at: snapshot.at,
         window: snapshot.window,
         applies,
+        counting,
         nodes: (0..)
             .map(NodeId)
             .zip(nodes)

@@ -23,6 +23,7 @@ mod plan;
 mod pressure;
 mod terms;
 mod trigger;
+mod users;
 pub mod view;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What `quartierd` shows of a machine: what it sees, what it decided last of each process, and what came of it.
 
 use quartier_model::{
-    Bytes, Distance, Nanos, NodeOsId, Outcome, ProcessSeen, Standing, Step, TaskId, Why,
+    Bytes, Counting, Distance, Nanos, NodeOsId, Outcome, ProcessSeen, Standing, Step, TaskId, Why,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,9 @@ pub struct View {
     pub window: Nanos,
     /// Whether anything is done about it, or only said.
     pub applies: bool,
+    /// Whether threads' instructions and cache misses are counted.
+    #[serde(default)]
+    pub counting: Counting,
     /// By [`quartier_model::NodeId`].
     pub nodes: Vec<NodeView>,
     /// From each node to each.

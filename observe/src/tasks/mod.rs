@@ -2,26 +2,32 @@
 //!
 //! What it costs is bounded. Threads that run or wait are looked at in every period, through files that stay
 //! open; processes that do neither, every five seconds, and their threads only when the process has used
-//! CPU time that no known thread explains. Lists of mappings are read, and pages asked for, only as far as
-//! a small part of the time goes.
+//! CPU time that no known thread explains. Lists of mappings are read, pages asked for, and touches looked at, only as
+//! far as a small part of the time goes.
 
+mod counting;
 mod files;
 mod pages;
+mod perf;
 mod process;
 mod rules;
 mod standing;
 pub(crate) mod stat;
 mod thread;
+mod touches;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
 use quartier_model::{
-    Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task, TaskId,
+    Bytes, Counting, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task,
+    TaskId, Unseen,
 };
 
+use crate::events::{Events, LiveEvents, NoEvents};
 use crate::{CpuTimes, Host, Result, own_cpu_time, parse};
+use counting::Counter;
 use files::Files;
 use pages::Random;
 use process::{Look, Process};
@@ -42,9 +48,10 @@ const LOOK_AT_STANDING: Nanos = Nanos(5 * SECOND);
 const MAPPINGS_LAST: Nanos = Nanos(10 * SECOND);
 /// A thread's CPU is asked for in one of so many periods.
 const TURNS: usize = 5;
-/// Reading lists of mappings, and asking for pages, takes one part in so many of the time.
+/// Reading lists of mappings, asking for pages, and looking at touches takes one part in so many of the time.
 const PART_FOR_MAPPINGS: u32 = 1000;
 const PART_FOR_SAMPLES: u32 = 500;
+const PART_FOR_TOUCHES: u32 = 500;
 
 /// It is not permitted to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +102,11 @@ pub struct Monitor {
     looked: VecDeque<Nanos>,
     turn: usize,
     pages: PageBudgets,
+    events: Box<dyn Events>,
+    counter: Counter,
+    touches: Budget,
+    /// Whether the kernel makes touches visible.
+    balancing: std::result::Result<(), Unseen>,
     /// Files that may be kept open.
     descriptors_max: usize,
 }
@@ -172,8 +184,24 @@ impl Monitor {
                 samples: Budget::of(PART_FOR_SAMPLES),
                 random: Random(0),
             },
+            events: if is_live { Box::new(LiveEvents) } else { Box::new(NoEvents) },
+            counter: Counter::default(),
+            touches: Budget::of(PART_FOR_TOUCHES),
+            balancing: Err(Unseen::NotWatched),
             descriptors_max,
         }
+    }
+
+    /// The same, with threads counted and sampled elsewhere.
+    #[must_use]
+    pub fn with_events(self, events: Box<dyn Events>) -> Self {
+        Self { events, ..self }
+    }
+
+    /// Whether threads' instructions and cache misses are counted.
+    #[must_use]
+    pub fn counting(&self) -> Counting {
+        self.counter.state
     }
 
     /// Other rules from now on.
@@ -225,19 +253,18 @@ impl Monitor {
         if at >= self.around.next {
             self.around.look(&self.host, &self.machine, at)?;
             self.take_census();
+            let text = self.files.read("proc/sys/kernel/numa_balancing").ok().flatten();
+            self.balancing = touches::balancing(text);
         }
         self.looked.push_back(at);
         if self.looked.len() > PERIODS + 1 {
             self.looked.pop_front();
         }
-        let mut open: usize = self.processes.values().map(Process::nr_open).sum();
-        let (turn, max) = (self.turn, self.descriptors_max);
+        let (turn, left) = (self.turn, self.descriptors_left());
         let (mut look, processes, _) = self.begin_look(at, kernel);
+        look.may_open = left;
         processes.retain(|_, process| {
-            open -= process.nr_open();
-            look.may_open = open < max;
             let is_there = process.look(&mut look);
-            open += process.nr_open();
             if is_there {
                 process.locate(&mut look, turn, TURNS);
                 process.ask_standing(&mut look);
@@ -245,6 +272,8 @@ impl Monitor {
             is_there
         });
         self.look_at_pages(at, kernel);
+        self.look_at_touches(at, kernel);
+        self.count(at);
         Ok(self.snapshot(at, kernel))
     }
 
@@ -269,7 +298,7 @@ impl Monitor {
             kernel,
             online: &self.around.online,
             at,
-            may_open: false,
+            may_open: 0,
         };
         (look, &mut self.processes, &mut self.pages)
     }
@@ -313,6 +342,11 @@ impl Monitor {
             process.take_sample(&mut look, random);
             samples.spend(own_cpu_time().saturating_sub(began));
         }
+    }
+
+    fn descriptors_left(&self) -> usize {
+        let open: usize = self.processes.values().map(Process::nr_open).sum();
+        self.descriptors_max.saturating_sub(open)
     }
 
     fn snapshot(&self, at: Nanos, kernel: &dyn Kernel) -> Snapshot {

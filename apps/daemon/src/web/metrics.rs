@@ -172,6 +172,7 @@ mod tests {
             at: Nanos(0),
             window: Nanos(0),
             applies: true,
+            counting: Default::default(),
             nodes: vec![node],
             distances: Vec::new(),
             flows_cpus: vec![vec![0.0]],
