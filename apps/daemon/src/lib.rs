@@ -23,7 +23,8 @@ Who may what: tasks of its own user need no privilege. For those of others, CAP_
 their memory is, CAP_SYS_NICE hold their threads; rules about environments need CAP_DAC_READ_SEARCH. It says
 what it lacks, and does the rest.
 
-Exit status: 0 after a signal, or if the configuration is good; 2 if something was refused.";
+Exit status: 0 after a signal, or if the configuration is good; 1 if it could not go on, or not take everything
+back; 2 if something was refused.";
 
 /// Watches all tasks of this machine, and brings them together with their memory.
 ///

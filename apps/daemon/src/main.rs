@@ -31,17 +31,20 @@ use config::Config;
 use daemon::Daemon;
 use supervisor::Supervisor;
 
+/// Exit status when it was refused: bad input, something missing, something not permitted.
+const STATUS_REFUSED: u8 = 2;
+/// Exit status when it ended without being told to, or could not take everything back.
+const STATUS_FAILED: u8 = 1;
+
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say::sentence(&format!("{error:#}"));
-            ExitCode::from(2)
-        }
-    }
+    run(&Args::parse()).unwrap_or_else(|error| {
+        say::sentence(&format!("{error:#}"));
+        ExitCode::from(STATUS_REFUSED)
+    })
 }
 
-fn run(args: &Args) -> anyhow::Result<()> {
+/// An error is a refusal; what went wrong later is said here.
+fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let given = args.config.as_deref();
     let read = || config::file(given).map_or_else(|| Ok(Config::default()), Config::read);
     let config = read()?;
@@ -50,7 +53,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
             Some(file) => format!("{}: good", file.display()),
             None => format!("there is no {CONFIG}, and none was given: the defaults hold"),
         });
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     privileges::lacking(args.apply, &config.tasks).iter().for_each(|what| say::sentence(what));
     privileges::allow_descriptors(config.monitor.descriptors_max);
@@ -77,7 +80,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     supervisor::stopping();
     // Whatever went wrong, what was changed is taken back.
     let stopped = daemon.stop();
-    watched.and(stopped)
+    let errors: Vec<_> = [watched, stopped].into_iter().filter_map(Result::err).collect();
+    errors.iter().for_each(|error| say::sentence(&format!("{error:#}")));
+    Ok(if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(STATUS_FAILED) })
 }
 
 /// Until a signal ends it.
