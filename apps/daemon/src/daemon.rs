@@ -20,7 +20,7 @@ use crate::descriptors;
 use crate::live::Live;
 use crate::log::Log;
 use crate::told::Told;
-use crate::view;
+use crate::{say, supervisor, view};
 
 /// While pages move the program's turn comes this often.
 const SLICE: Duration = Duration::from_millis(20);
@@ -134,7 +134,7 @@ impl Daemon {
         // What is decided is decided from where tasks are now.
         let snapshot = self.monitor.look_closer(at, &live);
         let plan = self.reporter.plan(triggers, &snapshot);
-        say(&snapshot, &plan);
+        say_plan(&snapshot, &plan);
         self.told.plan(&snapshot, &plan);
         let decided = Line::Decided { snapshot, plan };
         self.write(&decided)?;
@@ -210,15 +210,18 @@ impl Daemon {
         let Some(scheduler) = self.scheduler else { return Ok(()) };
         let undone = scheduler.into_inner().undo(
             |process| movable_of(std::path::Path::new("/"), process.id),
-            |left| eprintln!("quartierd: moving the pages of {left} processes back"),
+            |left| {
+                say::sentence(&format!("moving the pages of {left} processes back"));
+                supervisor::stopping();
+            },
         )?;
-        eprintln!("quartierd: let {} threads go", undone.threads - undone.refused.len());
+        say::sentence(&format!("let {} threads go", undone.threads - undone.refused.len()));
         undone.outcomes.iter().for_each(say_outcome);
         Ok(())
     }
 }
 
-fn say(snapshot: &Snapshot, plan: &Plan) {
+fn say_plan(snapshot: &Snapshot, plan: &Plan) {
     let name = |process| {
         let seen = snapshot.processes.iter().find(|seen| seen.id == process);
         seen.map_or("?", |seen| seen.name.as_str())
@@ -226,18 +229,18 @@ fn say(snapshot: &Snapshot, plan: &Plan) {
     for step in &plan.steps {
         let Step { process, kind, threads, pages, gain, cost, .. } = step;
         let nodes: BTreeSet<_> = threads.iter().filter_map(|(_, node)| *node).collect();
-        println!(
+        say::line(&format!(
             "{kind:?} {} ({}): {} threads to {:?}, pages {}; gains {gain:.2} CPUs, costs {cost}",
             process,
             name(*process),
             threads.len(),
             nodes,
             PagesLine(pages),
-        );
+        ));
     }
     for left in &plan.left {
         if let Why::UsersUnknown(_) = left.why {
-            println!("left {} ({}): {}", left.process, name(left.process), left.why);
+            say::line(&format!("left {} ({}): {}", left.process, name(left.process), left.why));
         }
     }
 }
@@ -257,7 +260,7 @@ impl std::fmt::Display for PagesLine<'_> {
 }
 
 fn say_outcome(outcome: &Outcome) {
-    println!(
+    say::line(&format!(
         "outcome {}: {} threads held, {} left, {} moved, {} stayed{}",
         outcome.process,
         outcome.threads_held,
@@ -265,5 +268,5 @@ fn say_outcome(outcome: &Outcome) {
         outcome.moved,
         outcome.stayed,
         outcome.refusal.map_or(String::new(), |refusal| format!(", {refusal:?}")),
-    );
+    ));
 }

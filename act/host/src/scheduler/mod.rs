@@ -152,6 +152,9 @@ impl Scheduler {
                 Err(HoldError::Ended | HoldError::SetBySomebody) => outcome.threads_left += 1,
             }
         }
+        // Pages do not leave threads that could not be held.
+        let is_held = outcome.threads_held > 0 || step.kind == Kind::TakeBack;
+        let pages = outcome.refusal.filter(|_| !is_held).map_or(pages, Err);
         self.begin_move(step, pages, outcome);
         Ok(())
     }
