@@ -114,7 +114,8 @@ struct Around {
     online: CpuList,
     placeable: CpuList,
     times: BTreeMap<quartier_model::CpuOsId, CpuTimes>,
-    cpus_busy: Vec<Option<Nanos>>,
+    /// How many ticks each CPU was busy of how many.
+    cpus_busy: Vec<Option<(u64, u64)>>,
     nodes: Vec<NodeSeen>,
     /// Since the machine was started.
     uptime: Option<Nanos>,
@@ -323,11 +324,16 @@ impl Monitor {
         };
         let seen =
             |process: &Process| process.seen(&self.machine, kernel, age(process.id), &self.looked);
+        let window = at - self.looked.front().copied().unwrap_or(at);
+        // Of the window of the tasks, whatever time has passed between two looks at the CPUs.
+        let busy = |(busy, total): (u64, u64)| {
+            Nanos((u128::from(window.0) * u128::from(busy) / u128::from(total.max(1))) as u64)
+        };
         Snapshot {
             at,
-            window: at - self.looked.front().copied().unwrap_or(at),
+            window,
             cpus: self.around.placeable.clone(),
-            cpus_busy: self.around.cpus_busy.clone(),
+            cpus_busy: self.around.cpus_busy.iter().map(|cpu| cpu.map(busy)).collect(),
             nodes: self.around.nodes.clone(),
             processes: self.processes.values().filter_map(seen).collect(),
         }
@@ -336,7 +342,6 @@ impl Monitor {
 
 impl Around {
     fn look(&mut self, host: &Host, machine: &Machine, at: Nanos) -> Result<()> {
-        let window = at - self.asked;
         (self.asked, self.next) = (at, at + LOOK_AROUND);
         self.online = host.online_cpus()?;
         let isolated = host.isolated_cpus()?;
@@ -345,10 +350,8 @@ impl Around {
         let busy = |cpu: &quartier_model::Cpu| {
             let (before, now) = (before.get(&cpu.os_id)?, self.times.get(&cpu.os_id)?);
             let ticks = now.busy_ticks.saturating_sub(before.busy_ticks);
-            // Of one window of a task, whatever time has passed since.
             let total = now.total_ticks.saturating_sub(before.total_ticks);
-            let nanos = u128::from(ticks) * u128::from(window.0) / u128::from(total.max(1));
-            self.online.contains(cpu.os_id.0).then_some(Nanos(nanos as u64))
+            self.online.contains(cpu.os_id.0).then_some((ticks.min(total), total))
         };
         self.cpus_busy = machine.cpus().iter().map(busy).collect();
         let blocks = host.free_blocks()?;
