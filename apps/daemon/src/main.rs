@@ -6,7 +6,6 @@ mod config;
 mod daemon;
 mod live;
 mod log;
-mod told;
 mod view;
 mod web;
 

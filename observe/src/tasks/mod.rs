@@ -12,6 +12,7 @@ mod rules;
 mod standing;
 pub(crate) mod stat;
 mod thread;
+mod whose;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -27,6 +28,7 @@ use pages::Random;
 use process::{Look, Process};
 pub use rules::{Pin, Rules, Who};
 use thread::PERIODS;
+pub use whose::{Whose, whose};
 
 const SECOND: u64 = 1_000_000_000;
 /// A tick of the kernel's interfaces (`USER_HZ`, 100 on every architecture that Debian has).
@@ -186,6 +188,11 @@ impl Monitor {
     #[must_use]
     pub fn nr_processes(&self) -> usize {
         self.processes.len()
+    }
+
+    /// All processes that are watched, sleeping ones too.
+    pub fn watched(&self) -> impl Iterator<Item = TaskId> {
+        self.processes.values().map(|process| process.id)
     }
 
     /// All threads of a process, sleeping ones too; none if it has ended.
