@@ -5,6 +5,8 @@
 
 mod busy;
 mod cli;
+mod daemon_client;
+mod explain;
 mod explain_decision;
 mod gather;
 mod installed;
@@ -16,6 +18,7 @@ mod replay;
 mod run;
 mod say;
 mod strategy;
+mod top;
 mod topo;
 mod tree;
 mod undo;
