@@ -161,8 +161,10 @@ impl Story {
             None => UNKNOWN.to_owned(),
         };
         self.item("remoteness", &with(factors.remoteness, "0 is all local, 1 all at distance 20"));
-        let intensity = factors.intensity;
-        let intensity = format!("{:.2}: {}", intensity.value(), words::source(intensity));
+        let intensity = words::intensity(process).map_or_else(
+            || format!("{UNKNOWN}: neither its misses nor the size of its memory are known"),
+            |intensity| format!("{:.2}: {}", intensity.value(), words::source(intensity)),
+        );
         self.item("intensity", &intensity);
         let meaning = "what others cost its memory; 0 is nothing";
         self.item("contention", &with(factors.contention, meaning));

@@ -76,6 +76,7 @@ fn who_is_left_alone_is_told_why_and_what_is_unknown_is_said() {
         "local       unknown",
         "remoteness  unknown",
         "contention  unknown",
+        "intensity   unknown: neither",
         "0.0 s ago   where its memory lies is unknown\n",
         "Unknown\n  where its memory lies; how much memory of its own it has;",
     ] {

@@ -175,6 +175,13 @@ fn refused(refusal: Refusal) -> &'static str {
     }
 }
 
+/// The intensity; `None`: it would have to be assumed from the size of its memory, which is unknown too.
+pub fn intensity(process: &ProcessView) -> Option<Intensity> {
+    let intensity = process.placed.factors.intensity;
+    let is_known = process.resident.is_some() || matches!(intensity, Intensity::Measured(_));
+    is_known.then_some(intensity)
+}
+
 /// Where the intensity is known from.
 pub fn source(intensity: Intensity) -> &'static str {
     match intensity {

@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(wrap("", 10), [""]);
         assert_eq!(wrap("  ab cd ef", 80), ["  ab cd ef"]);
         assert_eq!(wrap("  ab cd ef", 8), ["  ab cd ", "    ef"]);
-        assert_eq!(wrap("abcdefgh ij", 4), ["abcdefgh ", "ij"]);
+        assert_eq!(wrap("abcdefgh ij", 4), ["abcdefgh ", "  ij"]);
         assert_eq!(wrap("a b", 0), ["a ", "b"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes, tasks and moves as cells; the screen and the plain table show the same.
 
 use quartier_decide::reporter::view::{Event, NodeView, ProcessView, View};
-use quartier_model::{Bytes, NodeOsId};
+use quartier_model::{Bytes, Intensity, NodeId, NodeOsId};
 use quartier_observe::printable;
 use ratatui::text::Span;
 
@@ -52,7 +52,7 @@ pub const TASKS: [Column<ProcessView>; 14] = [
     column("MEM", true, 6, |_, process| bytes(process.resident)),
     column(LOCAL, true, 2, |_, process| percent(process.placed.local)),
     column("REMOTE", true, 10, |_, process| fixed(process.placed.factors.remoteness)),
-    column("INTENS", true, 11, |_, process| fixed(Some(process.placed.factors.intensity.value()))),
+    column("INTENS", true, 11, |_, process| fixed(words::intensity(process).map(Intensity::value))),
     column("CONT", true, 12, |_, process| fixed(process.placed.factors.contention)),
     column("SPEED", true, 5, |_, process| {
         let speedup = process.decided.as_ref().and_then(|decided| decided.speedup);
@@ -81,7 +81,7 @@ fn percent(part: Option<f64>) -> String {
 }
 
 /// The numbers of nodes alone, those with most first.
-fn nodes(words: Words<'_>, shares: &[(quartier_model::NodeId, f64)]) -> String {
+fn nodes(words: Words<'_>, shares: &[(NodeId, f64)]) -> String {
     let mut shares = shares.to_vec();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
     let names = shares.iter().map(|(node, _)| words.node(*node).replacen("node ", "", 1));
