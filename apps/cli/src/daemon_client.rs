@@ -313,7 +313,7 @@ mod tests {
             "127.0.0.1",
             "example.org:80",
             "localhost:99999",
-            "http://127.0.0.1:1",
+            "127.0.0.1:1/",
         ] {
             assert!(address(bad).unwrap_err().contains("give an address and a port"), "{bad}");
         }

@@ -1,3 +1,5 @@
+//! Stories of made-up processes, as a quartierd that runs tells them and as a log does.
+
 use quartier_decide::reporter::log::Line;
 use quartier_decide::reporter::view::{Absent, Explanation};
 use quartier_decide::reporter::{Reporter, Settings, State};

@@ -1,3 +1,5 @@
+//! What becomes of the state when something happens, and what is drawn of it.
+
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
