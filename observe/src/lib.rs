@@ -29,7 +29,7 @@ mod process;
 pub mod tasks;
 mod thread;
 
-pub use error::{Error, Result, json_complaint};
+pub use error::{Error, Result, json_complaint, printable};
 pub use gathered::{GATHERED_FORMAT, Gathered, machine_from_json};
 pub use host::Host;
 pub use load::CpuTimes;

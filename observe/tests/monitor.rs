@@ -192,6 +192,18 @@ fn who_runs_or_waits_is_seen_and_nobody_else() {
 }
 
 #[test]
+fn cpus_are_busy_for_the_same_part_of_the_window_however_long_a_period_is() {
+    let mut world = World::new(Rules::default());
+    let mut snapshot = Snapshot::default();
+    for _ in 0..8 {
+        world.at += 9 * PERIOD;
+        snapshot = world.period(&[]);
+    }
+    assert_eq!(snapshot.window, Nanos(10 * SECOND));
+    assert_eq!(snapshot.cpus_busy[0], Some(Nanos(5 * SECOND)));
+}
+
+#[test]
 fn a_closer_look_sees_where_every_thread_is_now() {
     let mut world = World::new(Rules::default());
     let threads: Vec<u32> = (40..50).collect();

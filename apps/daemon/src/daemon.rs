@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use quartier_act::scheduler::{Order, Scheduler, nothing_done};
 use quartier_decide::reporter::log::{LOG_FORMAT, Line};
+use quartier_decide::reporter::told::Told;
 use quartier_decide::reporter::{Reporter, State};
 use quartier_model::{
     Counting, Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task,
@@ -19,8 +20,10 @@ use crate::config::Config;
 use crate::descriptors;
 use crate::live::Live;
 use crate::log::Log;
-use crate::told::Told;
 use crate::{say, supervisor, view};
+
+/// Events that are told; of older ones the decision log tells.
+const EVENTS_MAX: usize = 512;
 
 /// While pages move the program's turn comes this often.
 const SLICE: Duration = Duration::from_millis(20);
@@ -57,7 +60,7 @@ impl Daemon {
             reporter,
             scheduler: scheduler.map(RefCell::new),
             log: None,
-            told: Told::default(),
+            told: Told::keeping(EVENTS_MAX),
             board: Board::new(),
             counting: Counting::default(),
             began: Instant::now(),
@@ -126,7 +129,7 @@ impl Daemon {
         if self.board.is_wanted() {
             let applies = self.scheduler.is_some();
             let view = view::of(&self.reporter, &self.told, applies, self.counting, &snapshot);
-            self.board.put(view, snapshot);
+            self.board.put(view, snapshot, self.monitor.watched().collect());
         }
         if triggers.is_empty() {
             return Ok(());

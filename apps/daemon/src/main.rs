@@ -10,7 +10,6 @@ mod log;
 mod privileges;
 mod say;
 mod supervisor;
-mod told;
 mod view;
 mod web;
 

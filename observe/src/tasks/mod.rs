@@ -15,6 +15,7 @@ mod standing;
 pub(crate) mod stat;
 mod thread;
 mod touches;
+mod whose;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -33,6 +34,7 @@ use pages::Random;
 use process::{Look, Process};
 pub use rules::{Pin, Rules, Who};
 use thread::PERIODS;
+pub use whose::{Whose, whose};
 
 const SECOND: u64 = 1_000_000_000;
 /// A tick of the kernel's interfaces (`USER_HZ`, 100 on every architecture that Debian has).
@@ -126,7 +128,8 @@ struct Around {
     online: CpuList,
     placeable: CpuList,
     times: BTreeMap<quartier_model::CpuOsId, CpuTimes>,
-    cpus_busy: Vec<Option<Nanos>>,
+    /// How many ticks each CPU was busy of how many.
+    cpus_busy: Vec<Option<(u64, u64)>>,
     nodes: Vec<NodeSeen>,
     /// Since the machine was started.
     uptime: Option<Nanos>,
@@ -213,6 +216,11 @@ impl Monitor {
     #[must_use]
     pub fn nr_processes(&self) -> usize {
         self.processes.len()
+    }
+
+    /// All processes that are watched, sleeping ones too.
+    pub fn watched(&self) -> impl Iterator<Item = TaskId> {
+        self.processes.values().map(|process| process.id)
     }
 
     /// All threads of a process, sleeping ones too; none if it has ended.
@@ -357,11 +365,16 @@ impl Monitor {
         };
         let seen =
             |process: &Process| process.seen(&self.machine, kernel, age(process.id), &self.looked);
+        let window = at - self.looked.front().copied().unwrap_or(at);
+        // Of the window of the tasks, whatever time has passed between two looks at the CPUs.
+        let busy = |(busy, total): (u64, u64)| {
+            Nanos((u128::from(window.0) * u128::from(busy) / u128::from(total.max(1))) as u64)
+        };
         Snapshot {
             at,
-            window: at - self.looked.front().copied().unwrap_or(at),
+            window,
             cpus: self.around.placeable.clone(),
-            cpus_busy: self.around.cpus_busy.clone(),
+            cpus_busy: self.around.cpus_busy.iter().map(|cpu| cpu.map(busy)).collect(),
             nodes: self.around.nodes.clone(),
             processes: self.processes.values().filter_map(seen).collect(),
         }
@@ -370,7 +383,6 @@ impl Monitor {
 
 impl Around {
     fn look(&mut self, host: &Host, machine: &Machine, at: Nanos) -> Result<()> {
-        let window = at - self.asked;
         (self.asked, self.next) = (at, at + LOOK_AROUND);
         self.online = host.online_cpus()?;
         let isolated = host.isolated_cpus()?;
@@ -379,10 +391,8 @@ impl Around {
         let busy = |cpu: &quartier_model::Cpu| {
             let (before, now) = (before.get(&cpu.os_id)?, self.times.get(&cpu.os_id)?);
             let ticks = now.busy_ticks.saturating_sub(before.busy_ticks);
-            // Of one window of a task, whatever time has passed since.
             let total = now.total_ticks.saturating_sub(before.total_ticks);
-            let nanos = u128::from(ticks) * u128::from(window.0) / u128::from(total.max(1));
-            self.online.contains(cpu.os_id.0).then_some(Nanos(nanos as u64))
+            self.online.contains(cpu.os_id.0).then_some((ticks.min(total), total))
         };
         self.cpus_busy = machine.cpus().iter().map(busy).collect();
         let blocks = host.free_blocks()?;
