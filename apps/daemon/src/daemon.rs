@@ -123,7 +123,7 @@ impl Daemon {
         self.told.counts.looks += 1;
         if self.monitor.counting() != self.counting {
             self.counting = self.monitor.counting();
-            eprintln!("quartierd: {}", self.counting);
+            say::sentence(&self.counting.to_string());
         }
         let triggers = self.reporter.triggers(&snapshot);
         if self.board.is_wanted() {

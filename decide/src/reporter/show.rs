@@ -1,13 +1,13 @@
 //! From a snapshot to what is shown of it.
 
-use quartier_model::{CpuId, Machine, NodeId, ProcessSeen, Snapshot};
+use quartier_model::{Counting, CpuId, Machine, NodeId, ProcessSeen, Snapshot};
 
 use super::told::Told;
 use super::view::{Explanation, NodeView, ProcessView, VIEW_FORMAT, View};
 use super::{NodeOverview, Overview, Placed, Reporter};
 
 impl View {
-    /// As of a snapshot. Which `quartierd` this is, and what time it is, is for whoever knows to fill in.
+    /// As of a snapshot. Which `quartierd` this is, what time it is, and what it counts, is for whoever knows to fill in.
     #[must_use]
     pub fn of(reporter: &Reporter, told: &Told, applies: bool, snapshot: &Snapshot) -> Self {
         let machine = reporter.machine();
@@ -21,6 +21,7 @@ impl View {
             at: snapshot.at,
             window: snapshot.window,
             applies,
+            counting: Counting::default(),
             settings: Some(reporter.settings().clone()),
             nodes: nodes.map(|(id, seen)| node(machine, snapshot, id, seen)).collect(),
             distances: machine.distances().rows.clone(),
