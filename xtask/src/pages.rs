@@ -14,8 +14,11 @@ use quartier_daemon::Args;
 
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
-/// What is installed for people to call: its definition, and the section of the manual that it is in.
-const PROGRAMS: [(fn() -> clap::Command, &str); 2] = [(Cli::command, "1"), (Args::command, "8")];
+/// A program's definition, and the section of the manual that it is in.
+type Program = (fn() -> clap::Command, &'static str);
+
+/// What is installed for people to call.
+const PROGRAMS: [Program; 2] = [(Cli::command, "1"), (Args::command, "8")];
 
 /// Writes `man/*.[18]` and `completions/*` below `folder`.
 pub fn write(folder: &Path) -> anyhow::Result<()> {
@@ -108,7 +111,7 @@ mod tests {
     fn every_command_has_a_page_and_hidden_ones_appear_nowhere() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();
-        let pages = |(command, section): &(fn() -> clap::Command, &str)| -> Vec<_> {
+        let pages = |(command, section): &Program| -> Vec<_> {
             let page = |(name, _): (String, _)| format!("{}.{section}", name.replace(' ', "-"));
             below(command()).into_iter().map(page).collect()
         };

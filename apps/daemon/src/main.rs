@@ -56,7 +56,6 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     privileges::lacking(args.apply, &config.tasks).iter().for_each(|what| say::sentence(what));
-    privileges::allow_descriptors(config.monitor.descriptors_max);
     let host = Host::live();
     let machine = host.machine().context("cannot read this machine")?;
     let scheduler = args.apply.then(|| -> anyhow::Result<_> {

@@ -1,11 +1,7 @@
 //! What the daemon may not do to other users' tasks, said at the start: whatever it may, it does.
 
 use quartier_observe::tasks::Rules;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
-
-/// Files that are open beside those of tasks: the journal, the log, connections to the page.
-const OTHER_DESCRIPTORS: u64 = 256;
 
 /// A sentence for each capability that is missing, with what for.
 pub fn lacking(applies: bool, rules: &Rules) -> Vec<String> {
@@ -43,19 +39,6 @@ fn lacking_of(mine: CapabilitySet, applies: bool, rules: &Rules) -> Vec<String> 
         );
     }
     sentences
-}
-
-/// Lets it keep as many files of tasks open as it is configured to, as far as that is permitted: the usual
-/// limit is 1024, and whoever has no descriptor left can read nothing.
-pub fn allow_descriptors(of_tasks: usize) {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = (of_tasks as u64).saturating_add(OTHER_DESCRIPTORS);
-    let possible = limit.maximum.map_or(wanted, |most| wanted.min(most));
-    if limit.current.is_some_and(|current| current < possible) {
-        let more = Rlimit { current: Some(possible), maximum: limit.maximum };
-        // What may not be kept open is opened each time.
-        let _ = setrlimit(Resource::Nofile, more);
-    }
 }
 
 #[cfg(test)]

@@ -75,11 +75,12 @@ impl Words<'_> {
                 None => format!("{threads} let go"),
             });
         }
-        parts.push(match step.pages {
+        parts.push(match &step.pages {
             Pages::Stay => "its pages stay".to_owned(),
             Pages::To { node, bytes } => format!("{} of pages to {}", bytes, self.node(node)),
-            Pages::ToUsers { bytes } => {
-                format!("each page to the thread that uses it, at most {}", bytes)
+            Pages::ToUsers { bytes, blocks } => {
+                let blocks = count(blocks.len(), "block");
+                format!("{blocks} of 2 MiB to the threads that use them, at most {bytes}")
             }
             Pages::Back => "its pages back".to_owned(),
         });
