@@ -77,7 +77,7 @@ impl Words<'_> {
         }
         parts.push(match &step.pages {
             Pages::Stay => "its pages stay".to_owned(),
-            Pages::To { node, bytes } => format!("{} of pages to {}", bytes, self.node(node)),
+            Pages::To { node, bytes } => format!("{} of pages to {}", bytes, self.node(*node)),
             Pages::ToUsers { bytes, blocks } => {
                 let blocks = count(blocks.len(), "block");
                 format!("{blocks} of 2 MiB to the threads that use them, at most {bytes}")

@@ -47,6 +47,7 @@ pub fn process(pid: u32, name: &str, memory_on: u32, runs_on: u32) -> ProcessSee
         mems: None,
         resident: Some(Bytes::from_mib(64)),
         working_set: None,
+        users: None,
         sample: Some(PerNode::from([(NodeId(memory_on), 100)])),
         sampled_at: Some(Nanos(9 * SECOND)),
         threads: vec![thread(pid, runs_on), thread(pid + 1, runs_on)],
