@@ -5,20 +5,26 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(CURDIR)/target/numad/usr/bin
 
 PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+# Below $(PREFIX); Debian's zsh looks for those of packages in share/zsh/vendor-completions.
+ZSH_COMPLETIONS ?= share/zsh/site-functions
 DESTDIR ?=
+# What `build`, `install` and `deb` build: `release`, or `dev` to try them.
+PROFILE ?= release
 CARGO ?= cargo
 # Cargo.lock is the truth: a build never changes it.
 LOCKED := --locked
 # Where cargo builds, also when CARGO_TARGET_DIR or a configuration file says so.
 TARGET = $(shell $(CARGO) metadata --format-version 1 --no-deps $(LOCKED) 2>/dev/null \
 	| sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+BUILT = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 XTASK := $(CARGO) run --quiet $(LOCKED) --package xtask --
 
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
 
 .PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom bench lint \
-	man clean install
+	man clean install stage deb
 
 help: ## This list
 	@echo "Quartier: threads and their memory in the same neighbourhood."
@@ -34,7 +40,7 @@ deps-demo: deps
 	@sh xtask/deps.sh demo
 
 build: deps ## Build the command, and the libraries that it loads into programs and into QEMU
-	$(CARGO) build --release $(LOCKED) --package quartier-cli --package quartier-daemon \
+	$(CARGO) build --profile $(PROFILE) $(LOCKED) --package quartier-cli --package quartier-daemon \
 		--package quartier-runtime --package quartier-plugin
 
 demo: build deps-demo ## One real program under four policies, on a machine of four nodes, counted
@@ -76,24 +82,48 @@ loom: deps
 bench: deps ## Benchmarks (ratios on one machine; nothing here is a NUMA time)
 	$(CARGO) bench --workspace $(LOCKED)
 
-man: deps ## Man pages and shell completions, from the command line's one definition
+man: deps ## Man pages and shell completions, from the one definition of each command line
 	$(XTASK) pages "$(TARGET)/pages"
 
-install: build man ## Install below $(DESTDIR)$(PREFIX)
-	install -D -m 755 "$(TARGET)/release/quartier" "$(DESTDIR)$(PREFIX)/bin/quartier"
-	install -D -m 755 "$(TARGET)/release/quartierd" "$(DESTDIR)$(PREFIX)/sbin/quartierd"
-	for library in libquartier_preload.so libquartier_plugin.so; do \
-		install -D -m 755 "$(TARGET)/release/$$library" \
-			"$(DESTDIR)$(PREFIX)/lib/quartier/$$library" || exit 1; \
+install: build man stage ## Install below $(DESTDIR)$(PREFIX); a configuration that is there stays
+
+# What was built, to where it is installed.
+stage:
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/sbin" "$(DESTDIR)$(PREFIX)/lib/quartier"
+	install -m 755 "$(BUILT)/quartier" "$(DESTDIR)$(PREFIX)/bin/quartier"
+	install -m 755 "$(BUILT)/quartierd" "$(DESTDIR)$(PREFIX)/sbin/quartierd"
+	install -m 755 "$(BUILT)/libquartier_preload.so" "$(BUILT)/libquartier_plugin.so" \
+		"$(DESTDIR)$(PREFIX)/lib/quartier/"
+	for section in 1 8; do \
+		install -d "$(DESTDIR)$(PREFIX)/share/man/man$$section" && \
+		install -m 644 "$(TARGET)"/pages/man/*.$$section \
+			"$(DESTDIR)$(PREFIX)/share/man/man$$section/" || exit 1; \
 	done
-	install -d "$(DESTDIR)$(PREFIX)/share/man/man1"
-	install -m 644 "$(TARGET)"/pages/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1/"
-	install -D -m 644 "$(TARGET)/pages/completions/quartier.bash" \
-		"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/quartier"
-	install -D -m 644 "$(TARGET)/pages/completions/_quartier" \
-		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_quartier"
-	install -D -m 644 "$(TARGET)/pages/completions/quartier.fish" \
-		"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/quartier.fish"
+	for program in quartier quartierd; do \
+		install -D -m 644 "$(TARGET)/pages/completions/$$program.bash" \
+			"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program" && \
+		install -D -m 644 "$(TARGET)/pages/completions/_$$program" \
+			"$(DESTDIR)$(PREFIX)/$(ZSH_COMPLETIONS)/_$$program" && \
+		install -D -m 644 "$(TARGET)/pages/completions/$$program.fish" \
+			"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish" || exit 1; \
+	done
+	install -D -m 644 docs/quartierd.md "$(DESTDIR)$(PREFIX)/share/doc/quartier/quartierd.md"
+	install -d "$(DESTDIR)$(PREFIX)/lib/systemd/system"
+	sed -E 's,/usr/(s?bin/quartier|share/doc),$(PREFIX)/\1,g' apps/daemon/quartierd.service \
+		>"$(DESTDIR)$(PREFIX)/lib/systemd/system/quartierd.service"
+	chmod 644 "$(DESTDIR)$(PREFIX)/lib/systemd/system/quartierd.service"
+	[ -e "$(DESTDIR)$(SYSCONFDIR)/quartier/quartierd.toml" ] || \
+		install -D -m 644 apps/daemon/quartierd.toml "$(DESTDIR)$(SYSCONFDIR)/quartier/quartierd.toml"
+
+# One list of files, that of `stage`; dpkg's own tools do the rest, and every Debian has them.
+deb: deps-deb build man ## A Debian package in target/debian
+	rm -rf "$(TARGET)/debian"
+	$(MAKE) --no-print-directory stage DESTDIR="$(TARGET)/debian/quartier" PREFIX=/usr \
+		SYSCONFDIR=/etc ZSH_COMPLETIONS=share/zsh/vendor-completions
+	sh xtask/debian/build.sh "$(TARGET)/debian"
+
+deps-deb: deps
+	@sh xtask/deps.sh deb
 
 clean: ## Remove what was built (kernels that the lab fetched stay in its cache)
 	$(CARGO) clean

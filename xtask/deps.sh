@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what is missing for building and testing (`build`), for the demonstration (`demo`), or for
-# counting real programs (`results`).
+# Installs what is missing for building and testing (`build`), for the demonstration (`demo`), for counting real
+# programs (`results`), or for a Debian package (`deb`).
 # A shell script because it brings the cargo that runs everything else.
 set -eu
 
@@ -107,6 +107,14 @@ check_results() {
     has pigz || need "pigz, a compressor" "pigz"
 }
 
+check_deb() {
+    if ! has dpkg-deb; then
+        echo "quartier: there is no dpkg-deb here, so no Debian package is made: \`make install\` needs none" >&2
+        exit 1
+    fi
+    has dpkg-shlibdeps || need "dpkg-shlibdeps (which libraries a package needs)" "dpkg-dev"
+}
+
 install_packages() {
     if ! has apt-get; then
         echo "quartier: missing here:$things" >&2
@@ -139,9 +147,9 @@ install_packages() {
 }
 
 case ${1:-} in
-build | demo | results) "check_$1" ;;
+build | demo | results | deb) "check_$1" ;;
 *)
-    echo "usage: deps.sh build|demo|results" >&2
+    echo "usage: deps.sh build|demo|results|deb" >&2
     exit 2
     ;;
 esac
@@ -154,6 +162,6 @@ if [ -n "$packages" ]; then
         exit 1
     fi
 fi
-if [ "$1" != demo ] && has apt-get && ! has_numad; then
+if { [ "$1" = build ] || [ "$1" = results ]; } && has apt-get && ! has_numad; then
     fetch_numad
 fi

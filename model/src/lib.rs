@@ -3,6 +3,7 @@
 //! No I/O and no `unsafe`: `observe` fills these types, `decide` reads them, `act` obeys them.
 #![forbid(unsafe_code)]
 
+mod counting;
 mod cpulist;
 mod distances;
 mod ids;
@@ -11,7 +12,9 @@ mod plan;
 mod snapshot;
 mod synthetic;
 mod units;
+mod users;
 
+pub use counting::Counting;
 pub use cpulist::{CpuList, CpuListError};
 pub use ids::{CpuId, CpuOsId, LlcId, NodeId, NodeOsId, PackageId, PackageOsId};
 pub use machine::{
@@ -22,3 +25,4 @@ pub use plan::{Factors, Intensity, Kind, Left, Outcome, Pages, Plan, Refusal, St
 pub use snapshot::{NodeSeen, PerNode, ProcessSeen, Snapshot, Standing, Task, TaskId, ThreadSeen};
 pub use synthetic::{SyntheticError, SyntheticSpec};
 pub use units::{Bytes, Distance, Nanos, ParseBytesError};
+pub use users::{BLOCK, BlockSeen, Touches, Unseen, Users};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Nanos, NodeId, Standing, TaskId};
+use crate::{Bytes, Nanos, NodeId, Standing, TaskId, Unseen};
 
 /// What made the Reporter look (UNAS, algorithm 2, line 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ pub enum Kind {
 }
 
 /// What happens to a process's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pages {
     /// It stays.
@@ -129,10 +129,12 @@ pub enum Pages {
         /// Estimated from the sample.
         bytes: Bytes,
     },
-    /// Each page goes to the node of the thread that uses it: at most so much.
+    /// What threads of one node use goes there; whatever else stays.
     ToUsers {
-        /// Estimated from the sample.
+        /// At most so much moves.
         bytes: Bytes,
+        /// Blocks by their index ([`crate::BlockSeen`]), in rising order, with their node.
+        blocks: Vec<(u64, NodeId)>,
     },
     /// Each page goes back to where it was.
     Back,
@@ -179,7 +181,7 @@ pub enum Why {
     /// No node that it may use has room for it.
     NoRoom,
     /// It needs more than one node, and which thread uses which page is unknown.
-    UsersUnknown,
+    UsersUnknown(Unseen),
     /// Where its memory lies is unknown.
     MemoryUnknown,
 }
@@ -198,8 +200,9 @@ impl fmt::Display for Why {
                 write!(f, "a move did not help it; it is not tried again until {until}")
             }
             Self::NoRoom => f.write_str("no node that it may use has room for it"),
-            Self::UsersUnknown => f.write_str(
-                "it needs more than one node, and which thread uses which page is unknown",
+            Self::UsersUnknown(unseen) => write!(
+                f,
+                "it needs more than one node, and which thread uses which page is unknown: {unseen}",
             ),
             Self::MemoryUnknown => f.write_str("where its memory lies is unknown"),
         }

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, CpuId, CpuList, Machine, Nanos, NodeId};
+use crate::{Bytes, CpuId, CpuList, Machine, Nanos, NodeId, Users};
 
 /// A process or a thread, also after others have got its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -102,6 +102,9 @@ pub struct ProcessSeen {
     pub sample: Option<PerNode>,
     /// When that was asked.
     pub sampled_at: Option<Nanos>,
+    /// Which thread uses which part of it; `None`: it was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<Users>,
     /// Those that ran or waited.
     pub threads: Vec<ThreadSeen>,
 }
@@ -196,7 +199,14 @@ impl ProcessSeen {
                 && thread.found_on.keys().chain(&thread.held_on).all(has)
                 && has_all(&thread.touched)
         };
-        self.mems.iter().flatten().chain(&self.pin).all(has)
+        let blocks_fit = match &self.users {
+            Some(Users::Seen(touches)) => {
+                touches.blocks.iter().flat_map(|block| &block.on).all(has)
+            }
+            _ => true,
+        };
+        blocks_fit
+            && self.mems.iter().flatten().chain(&self.pin).all(has)
             && has_all(&self.sample)
             && self.threads.iter().all(thread_fits)
     }
@@ -219,6 +229,7 @@ impl ProcessSeen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Unseen;
 
     fn process(standing: Standing, thread: Option<Standing>) -> ProcessSeen {
         let id = TaskId { id: 7, start_ticks: 9 };
@@ -246,6 +257,7 @@ mod tests {
             working_set: None,
             sample: Some(PerNode::new()),
             sampled_at: Some(Nanos(4)),
+            users: Some(Users::Unknown(Unseen::BalancingOff)),
             threads: vec![thread],
         }
     }

@@ -63,7 +63,8 @@ pub fn json_complaint(error: &serde_json::Error) -> String {
 }
 
 /// Text of others, so that it cannot write elsewhere on a terminal.
-pub(crate) fn printable(text: &str) -> String {
+#[must_use]
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

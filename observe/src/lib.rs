@@ -18,6 +18,7 @@
 
 mod cpus;
 mod error;
+pub mod events;
 mod gathered;
 mod host;
 mod load;
@@ -28,7 +29,7 @@ mod process;
 pub mod tasks;
 mod thread;
 
-pub use error::{Error, Result, json_complaint};
+pub use error::{Error, Result, json_complaint, printable};
 pub use gathered::{GATHERED_FORMAT, Gathered, machine_from_json};
 pub use host::Host;
 pub use load::CpuTimes;

@@ -6,10 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use quartier_model::{
-    Bytes, CpuId, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen, Refusal,
-    Snapshot, Standing, SyntheticSpec, Task, TaskId,
+    Bytes, Counting, CpuId, CpuList, Machine, Nanos, NodeId, NodeOsId, PerNode, ProcessSeen,
+    Refusal, Snapshot, Standing, SyntheticSpec, Task, TaskId, Unseen, Users,
 };
 use quartier_observe::Host;
+use quartier_observe::events::{Counters, Counts, Events, Fault, Faults, Refused};
 use quartier_observe::tasks::{Denied, Kernel, Monitor, Rules, Who};
 use tempfile::TempDir;
 
@@ -191,6 +192,18 @@ fn who_runs_or_waits_is_seen_and_nobody_else() {
 }
 
 #[test]
+fn cpus_are_busy_for_the_same_part_of_the_window_however_long_a_period_is() {
+    let mut world = World::new(Rules::default());
+    let mut snapshot = Snapshot::default();
+    for _ in 0..8 {
+        world.at += 9 * PERIOD;
+        snapshot = world.period(&[]);
+    }
+    assert_eq!(snapshot.window, Nanos(10 * SECOND));
+    assert_eq!(snapshot.cpus_busy[0], Some(Nanos(5 * SECOND)));
+}
+
+#[test]
 fn a_closer_look_sees_where_every_thread_is_now() {
     let mut world = World::new(Rules::default());
     let threads: Vec<u32> = (40..50).collect();
@@ -320,6 +333,153 @@ fn where_pages_are_is_unknown_where_nobody_may_ask() {
     let mut world = World::new(Rules::default());
     world.process(PID, 500, &[40]);
     assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).sample, None);
+}
+
+/// Each thread touches a block of its own once in a look, and counts a million instructions and a thousand misses.
+#[derive(Debug, Default)]
+struct FakeEvents {
+    counters: Option<Refused>,
+    misses: bool,
+}
+
+#[derive(Debug)]
+struct FakeFaults(u32);
+
+#[derive(Debug)]
+struct FakeCounters(u64, bool);
+
+impl Events for FakeEvents {
+    fn faults(&self, tid: u32) -> Result<Box<dyn Faults>, Refused> {
+        Ok(Box::new(FakeFaults(tid)))
+    }
+
+    fn counters(&self, _: u32) -> Result<Box<dyn Counters>, Refused> {
+        match self.counters {
+            Some(refused) => Err(refused),
+            None => Ok(Box::new(FakeCounters(0, self.misses))),
+        }
+    }
+}
+
+impl Faults for FakeFaults {
+    fn take(&mut self, each: &mut dyn FnMut(Fault)) -> u64 {
+        each(Fault { pid: PID, tid: self.0, address: u64::from(self.0) << 21 });
+        0
+    }
+}
+
+impl Counters for FakeCounters {
+    fn read(&mut self) -> Option<Counts> {
+        self.0 += 1;
+        let llc_misses = self.1.then_some(1_000 * self.0);
+        Some(Counts { instructions: 1_000_000 * self.0, llc_misses })
+    }
+
+    fn nr_open(&self) -> usize {
+        1 + usize::from(self.1)
+    }
+}
+
+/// With a process of so many threads that all run, more files that may be opened, and hint faults.
+fn world_of_threads(nr: u32, events: FakeEvents, balancing: &str) -> (World, Vec<(u32, u64, u64)>) {
+    let mut world = World::new(Rules::default());
+    let monitor = Monitor::new(world.root.path(), machine(), Rules::default(), 100);
+    world.monitor = monitor.with_events(Box::new(events));
+    world.kernel.pages_on = Some(NodeOsId(1));
+    let threads: Vec<u32> = (PID..PID + nr).collect();
+    world.process(PID, 500, &threads);
+    world.write("proc/40/maps", "4000000-10000000 rw-p 0 00:00 0\n");
+    world.write("proc/40/statm", "9000 900 100 1 0 9 0\n");
+    world.write("proc/sys/kernel/numa_balancing", balancing);
+    (world, threads.iter().map(|tid| (*tid, 90, 0)).collect())
+}
+
+#[test]
+fn who_uses_which_page_is_asked_of_who_is_too_big_for_a_node() {
+    // Two CPUs a node.
+    let (mut world, work) = world_of_threads(2, FakeEvents::default(), "1\n");
+    let snapshot = world.periods(30, &work);
+    assert_eq!((&only(&snapshot).users, &only(&snapshot).threads[0].touched), (&None, &None));
+    let (mut world, work) = world_of_threads(3, FakeEvents::default(), "1\n");
+    let snapshot = world.periods(40, &work);
+    let process = only(&snapshot);
+    let Some(Users::Seen(touches)) = &process.users else { panic!("{process:?}") };
+    let blocks: Vec<_> = touches.blocks.iter().map(|block| (block.index, block.on)).collect();
+    let on = Some(NodeId(1));
+    assert_eq!(blocks, [(40, on), (41, on), (42, on)]);
+    for (thread, block) in process.threads.iter().zip(&touches.blocks) {
+        let times = thread.touched.as_ref().unwrap()[&NodeId(1)];
+        assert!(times > 10, "{process:?}");
+        assert_eq!(block.by.keys().collect::<Vec<_>>(), [&thread.id.id]);
+    }
+    // Its threads sleep, then it is gone: nothing is kept.
+    assert_eq!(world.periods(60, &[]).processes.len(), 0);
+}
+
+#[test]
+fn why_nobody_knows_who_uses_which_page_is_said() {
+    for (balancing, expected) in [("0\n", Unseen::BalancingOff), ("?", Unseen::Unsupported)] {
+        let (mut world, work) = world_of_threads(3, FakeEvents::default(), balancing);
+        let snapshot = world.periods(30, &work);
+        assert_eq!(only(&snapshot).users, Some(Users::Unknown(expected)));
+        assert_eq!(only(&snapshot).threads[0].touched, None);
+    }
+}
+
+#[test]
+fn what_threads_count_is_told_for_the_window() {
+    for misses in [true, false] {
+        let (mut world, work) =
+            world_of_threads(2, FakeEvents { misses, ..FakeEvents::default() }, "0\n");
+        let early = world.periods(8, &work);
+        let snapshot = world.periods(20, &work);
+        let state = if misses { Counting::Counts } else { Counting::WithoutMisses };
+        assert_eq!(world.monitor.counting(), state);
+        for thread in
+            early.processes.iter().chain(&snapshot.processes).flat_map(|process| &process.threads)
+        {
+            // Five looks, or as much as five if it was counted for less.
+            let expected = (Some(5_000_000), misses.then_some(5_000));
+            assert!(
+                thread.instructions.is_none()
+                    || (thread.instructions, thread.llc_misses) == expected
+            );
+        }
+        assert!(only(&snapshot).threads.iter().all(|thread| thread.instructions.is_some()));
+    }
+}
+
+#[test]
+fn why_nothing_is_counted_is_said() {
+    for (refused, expected) in [
+        (Refused::Unsupported, Counting::Unsupported),
+        (Refused::NotPermitted, Counting::NotPermitted),
+        (Refused::NoDescriptors, Counting::NoDescriptors),
+        (Refused::Ended, Counting::NotAsked),
+    ] {
+        let events = FakeEvents { counters: Some(refused), ..FakeEvents::default() };
+        let (mut world, work) = world_of_threads(2, events, "0\n");
+        let snapshot = world.periods(10, &work);
+        assert_eq!(world.monitor.counting(), expected);
+        assert!(only(&snapshot).threads.iter().all(|thread| thread.instructions.is_none()));
+    }
+}
+
+#[test]
+fn no_more_is_opened_than_may_be() {
+    // A file of each thread, and two more of each that is counted.
+    for (max, counted) in [(4, 0), (6, 1), (9, 3)] {
+        let (mut world, work) = world_of_threads(3, FakeEvents::default(), "0\n");
+        let monitor = Monitor::new(world.root.path(), machine(), Rules::default(), max);
+        let events = FakeEvents { misses: true, ..FakeEvents::default() };
+        world.monitor = monitor.with_events(Box::new(events));
+        let snapshot = world.periods(10, &work);
+        let threads = &only(&snapshot).threads;
+        let nr = threads.iter().filter(|thread| thread.instructions.is_some()).count();
+        assert_eq!(nr, counted, "{max}");
+        let state = if counted < 3 { Counting::NoDescriptors } else { Counting::Counts };
+        assert_eq!(world.monitor.counting(), state);
+    }
 }
 
 /// Whatever /proc holds, the Monitor goes on.

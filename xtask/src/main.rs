@@ -5,6 +5,7 @@ mod counted;
 mod deps;
 mod loom;
 mod pages;
+mod staged;
 mod tidy;
 mod workspace;
 
@@ -35,6 +36,14 @@ enum Command {
         /// The folder to write to
         #[arg(default_value = "target/pages")]
         folder: PathBuf,
+    },
+    /// Check that what the unit and the man pages name was put in place
+    CheckStaged {
+        /// The folder that stands for the root
+        tree: PathBuf,
+        /// Where in it programs are installed
+        #[arg(long, default_value = "/usr")]
+        prefix: String,
     },
     /// Run the model-checked tests of every crate that has some
     Loom,
@@ -67,6 +76,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             finish("tidy", &tidy::check(&workspace))
         }
         Command::Pages { folder } => pages::write(&folder),
+        Command::CheckStaged { tree, prefix } => {
+            finish("check-staged", &staged::check(&tree, &prefix)?)
+        }
         Command::Loom => loom::run(&Workspace::load()?),
         Command::Demo(args) => counted::demo::run(&args),
         Command::Results(args) => counted::results::run(&args),

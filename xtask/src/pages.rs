@@ -1,4 +1,4 @@
-//! Man pages and completions, from the command line's one definition.
+//! Man pages and completions, from the one definition of each command line.
 //!
 //! They are made when they are installed and not kept in git, so they cannot differ from it.
 
@@ -8,11 +8,19 @@ use std::path::Path;
 use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
+use clap_mangen::Man;
 use quartier_cli::Cli;
+use quartier_daemon::Args;
 
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
-/// Writes `man/*.1` and `completions/*` below `folder`.
+/// A program's definition, and the section of the manual that it is in.
+type Program = (fn() -> clap::Command, &'static str);
+
+/// What is installed for people to call.
+const PROGRAMS: [Program; 2] = [(Cli::command, "1"), (Args::command, "8")];
+
+/// Writes `man/*.[18]` and `completions/*` below `folder`.
 pub fn write(folder: &Path) -> anyhow::Result<()> {
     let (man, completions) = (folder.join("man"), folder.join("completions"));
     for place in [&man, &completions] {
@@ -22,13 +30,26 @@ pub fn write(folder: &Path) -> anyhow::Result<()> {
         }
         fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
     }
-    clap_mangen::generate_to(documented(Cli::command()), &man)
-        .context("cannot write the man pages")?;
-    for shell in SHELLS {
-        clap_complete::generate_to(shell, &mut visible(&Cli::command()), "quartier", &completions)
-            .with_context(|| format!("cannot write the completions for {shell}"))?;
+    for (command, section) in PROGRAMS {
+        let mut all = documented(command());
+        all.build();
+        write_pages(&all, section, &man).context("cannot write the man pages")?;
+        for shell in SHELLS {
+            let name = all.get_name().to_owned();
+            clap_complete::generate_to(shell, &mut visible(&command()), name, &completions)
+                .with_context(|| format!("cannot write the completions for {shell}"))?;
+        }
     }
     println!("pages: {}/ and {}/", man.display(), completions.display());
+    Ok(())
+}
+
+/// The page of a command, and those of its subcommands, which are built.
+fn write_pages(command: &clap::Command, section: &str, folder: &Path) -> std::io::Result<()> {
+    for subcommand in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        write_pages(subcommand, section, folder)?;
+    }
+    Man::new(command.clone()).section(section).generate_to(folder)?;
     Ok(())
 }
 
@@ -60,9 +81,11 @@ fn documented(command: clap::Command) -> clap::Command {
 mod tests {
     use super::*;
 
-    /// Every command that people see, by its whole name.
-    fn commands() -> Vec<(String, clap::Command)> {
-        fn collect(prefix: &str, command: &clap::Command, into: &mut Vec<(String, clap::Command)>) {
+    type Commands = Vec<(String, clap::Command)>;
+
+    /// A command and all below it that people see, by their whole names.
+    fn below(command: clap::Command) -> Commands {
+        fn collect(prefix: &str, command: &clap::Command, into: &mut Commands) {
             let name = format!("{prefix}{}", command.get_name());
             for subcommand in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
                 collect(&format!("{name} "), subcommand, into);
@@ -70,21 +93,29 @@ mod tests {
             into.push((name, command.clone()));
         }
         let mut commands = Vec::new();
-        collect("", &Cli::command(), &mut commands);
+        collect("", &command, &mut commands);
         commands
     }
 
+    /// Every command that people see.
+    fn commands() -> Commands {
+        PROGRAMS.iter().flat_map(|(command, _)| below(command())).collect()
+    }
+
     #[test]
-    fn the_definition_holds_together() {
-        Cli::command().debug_assert();
+    fn the_definitions_hold_together() {
+        PROGRAMS.iter().for_each(|(command, _)| command().debug_assert());
     }
 
     #[test]
     fn every_command_has_a_page_and_hidden_ones_appear_nowhere() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();
-        let mut expected: Vec<_> =
-            commands().iter().map(|(name, _)| format!("{}.1", name.replace(' ', "-"))).collect();
+        let pages = |(command, section): &Program| -> Vec<_> {
+            let page = |(name, _): (String, _)| format!("{}.{section}", name.replace(' ', "-"));
+            below(command()).into_iter().map(page).collect()
+        };
+        let mut expected: Vec<_> = PROGRAMS.iter().flat_map(pages).collect();
         let entries = fs::read_dir(folder.path().join("man")).unwrap();
         let mut found: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -102,9 +133,17 @@ mod tests {
                 assert!(hidden.all(|word| !text.contains(word)), "{text}");
             }
         }
-        for shell in ["quartier.bash", "_quartier", "quartier.fish"] {
+        let (of_cli, of_daemon) = (["lab", "cpus-per-node"], ["apply", "check"]);
+        for (shell, words) in [
+            ("quartier.bash", of_cli),
+            ("_quartier", of_cli),
+            ("quartier.fish", of_cli),
+            ("quartierd.bash", of_daemon),
+            ("_quartierd", of_daemon),
+            ("quartierd.fish", of_daemon),
+        ] {
             let text = fs::read_to_string(folder.path().join("completions").join(shell)).unwrap();
-            assert!(text.contains("lab") && text.contains("cpus-per-node"), "{shell}");
+            assert!(words.iter().all(|word| text.contains(word)), "{shell}");
         }
         // Writing again replaces what is there, a page of a removed command too.
         fs::write(folder.path().join("man/quartier-gone.1"), "").unwrap();

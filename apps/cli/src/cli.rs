@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{explain_decision, gather, lab, replay, run, topo, tree, undo};
+use crate::{explain, explain_decision, gather, lab, replay, run, top, topo, tree, undo};
 
 /// Exit status of every refusal: bad input, something missing, something not permitted.
 pub const STATUS_REFUSED: u8 = 2;
@@ -31,6 +31,10 @@ enum Command {
     Gather(gather::Args),
     /// Replay a decision on a given state, and say why it fell so
     ExplainDecision(Box<explain_decision::Args>),
+    /// Watch what quartierd sees and does: nodes, tasks, moves
+    Top(top::Args),
+    /// Say what quartierd knows of a process: where it is, its factors, what was decided and what came of it
+    Explain(explain::Args),
     /// Take back what a quartierd did that could not do so itself
     Undo(undo::Args),
     /// Decide once more over what quartierd saw, and compare
@@ -50,6 +54,8 @@ impl Cli {
             Command::Tree(args) => args.run(),
             Command::Gather(args) => args.run(),
             Command::ExplainDecision(args) => args.run(),
+            Command::Top(args) => args.run(),
+            Command::Explain(args) => args.run(),
             Command::Undo(args) => args.run(),
             Command::Replay(args) => args.run(),
         }

@@ -5,10 +5,18 @@
 
 mod busy;
 mod cli;
+mod daemon_client;
+mod explain;
 mod explain_decision;
+#[cfg(test)]
+#[path = "../tests/fake_daemon/mod.rs"]
+mod fake_daemon;
 mod gather;
 mod installed;
 mod lab;
+#[cfg(test)]
+#[path = "../tests/made_up/mod.rs"]
+mod made_up;
 mod numbers;
 mod output;
 mod refusal;
@@ -16,6 +24,7 @@ mod replay;
 mod run;
 mod say;
 mod strategy;
+mod top;
 mod topo;
 mod tree;
 mod undo;

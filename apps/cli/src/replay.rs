@@ -82,20 +82,28 @@ fn replay(lines: impl BufRead) -> anyhow::Result<Report> {
                 report.plans += 1;
                 report.differs.push(Differs { line: number, now: *now });
             }
-            Replayed::NoBeginning => {
-                anyhow::bail!("line {number}: nothing before it says which machine this was")
-            }
-            Replayed::OtherFormat(found) => anyhow::bail!(
-                "line {number}: it has format {found}, and this quartier reads format {LOG_FORMAT}: \
-                 replay it with the quartier that is of the same version as the quartierd that wrote it"
-            ),
-            Replayed::OtherMachine => anyhow::bail!(
-                "line {number}: it names nodes or CPUs that the machine of this log has not"
-            ),
+            Replayed::NoBeginning => return Err(no_beginning(number)),
+            Replayed::OtherFormat(found) => return Err(other_format(number, found)),
+            Replayed::OtherMachine => return Err(other_machine(number)),
         }
     }
     anyhow::ensure!(report.lines > 0, "it is empty");
     Ok(report)
+}
+
+pub fn no_beginning(line: usize) -> anyhow::Error {
+    anyhow!("line {line}: nothing before it says which machine this was")
+}
+
+pub fn other_format(line: usize, found: u32) -> anyhow::Error {
+    anyhow!(
+        "line {line}: it has format {found}, and this quartier reads format {LOG_FORMAT}: \
+         use the quartier that is of the same version as the quartierd that wrote it"
+    )
+}
+
+pub fn other_machine(line: usize) -> anyhow::Error {
+    anyhow!("line {line}: it names nodes or CPUs that the machine of this log has not")
 }
 
 impl Report {

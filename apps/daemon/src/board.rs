@@ -1,10 +1,11 @@
 //! Where the daemon puts what it sees for others to look at, while somebody does.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quartier_decide::reporter::view::View;
-use quartier_model::Snapshot;
+use quartier_model::{Snapshot, TaskId};
 use tokio::sync::watch;
 
 /// What nobody has asked for so long is not made.
@@ -15,6 +16,8 @@ const WANTED_FOR: Duration = Duration::from_secs(5);
 pub struct Sheet {
     pub view: View,
     pub snapshot: Snapshot,
+    /// All processes that are looked at, sleeping ones too.
+    pub watched: BTreeSet<TaskId>,
     made: Instant,
 }
 
@@ -36,8 +39,9 @@ impl Board {
     }
 
     /// Puts up what there is now.
-    pub fn put(&self, view: View, snapshot: Snapshot) {
-        self.sheet.send_replace(Some(Arc::new(Sheet { view, snapshot, made: Instant::now() })));
+    pub fn put(&self, view: View, snapshot: Snapshot, watched: BTreeSet<TaskId>) {
+        let sheet = Sheet { view, snapshot, watched, made: Instant::now() };
+        self.sheet.send_replace(Some(Arc::new(sheet)));
     }
 
     /// What there is, not older than this; waits for it.

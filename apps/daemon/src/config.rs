@@ -5,14 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use quartier_daemon::CONFIG;
 use quartier_decide::reporter::Settings;
 use quartier_model::{Bytes, Nanos};
 use quartier_observe::tasks::Rules;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::de::DeTable;
 
 /// All of it. Whatever is not given is as it is here.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub monitor: Monitor,
@@ -22,7 +24,7 @@ pub struct Config {
     pub web: Web,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Monitor {
     /// Between two looks at the tasks that run.
@@ -31,7 +33,7 @@ pub struct Monitor {
     pub descriptors_max: usize,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reporter {
     /// A process is not moved for less: it would run so many times as fast.
@@ -54,7 +56,7 @@ pub struct Reporter {
     pub llc_miss_ns: u64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduler {
     /// Pages are moved no faster than this.
@@ -64,7 +66,7 @@ pub struct Scheduler {
     pub resident_max_gib: u64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Web {
     /// Where the page is served, on loopback. Read once, at the start; an empty text: nowhere.
@@ -80,11 +82,19 @@ impl Default for Web {
 
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     let text = String::deserialize(from)?;
-    let address = || {
-        text.parse()
-            .map_err(|_| D::Error::custom("give an address and a port, as \"127.0.0.1:7117\""))
-    };
-    if text.is_empty() { Ok(None) } else { address().map(Some) }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| D::Error::custom("give an address and a port, as \"127.0.0.1:7117\""))?;
+    if !address.ip().is_loopback() {
+        return Err(D::Error::custom(
+            "not on loopback: the page has no password and names every process; listen at 127.0.0.1 and let \
+             ssh -L bring it to where you are",
+        ));
+    }
+    Ok(Some(address))
 }
 
 impl Default for Monitor {
@@ -127,6 +137,13 @@ impl Default for Scheduler {
     }
 }
 
+/// The file that is read: the one that is given, or the usual one if there is one.
+pub fn file(given: Option<&Path>) -> Option<&Path> {
+    let usual = Path::new(CONFIG);
+    // If it cannot be told whether it is there, reading it says why.
+    given.or_else(|| usual.try_exists().unwrap_or(true).then_some(usual))
+}
+
 impl Config {
     /// Reads a file.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
@@ -137,10 +154,11 @@ impl Config {
 
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|error| complaint(text, &error))?;
-        config.check()?;
+        config.check().map_err(|complaint| with_its_place(text, &complaint))?;
         Ok(config)
     }
 
+    /// Complaints begin with the name of the key that they are about.
     fn check(&self) -> Result<(), String> {
         let Reporter {
             speedup_min,
@@ -216,16 +234,35 @@ impl Config {
 
 /// What is wrong, with its line and column.
 fn complaint(text: &str, error: &toml::de::Error) -> String {
-    let message = error.message();
-    let Some(span) = error.span() else { return message.to_owned() };
-    let before = &text[..span.start.min(text.len())];
+    match error.span() {
+        Some(span) => format!("{}: {}", place(text, span.start), error.message()),
+        None => error.message().to_owned(),
+    }
+}
+
+/// The same for a complaint about a key: that of its value.
+fn with_its_place(text: &str, complaint: &str) -> String {
+    let key = complaint.split(' ').next().unwrap_or_default();
+    let start = || {
+        let (section, name) = key.split_once('.')?;
+        let tables = DeTable::parse(text).ok()?;
+        let value = tables.get_ref().get(section)?.get_ref().as_table()?.get(name)?;
+        Some(value.span().start)
+    };
+    start().map_or_else(|| complaint.to_owned(), |at| format!("{}: {complaint}", place(text, at)))
+}
+
+fn place(text: &str, at: usize) -> String {
+    let before = &text[..at.min(text.len())];
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    format!("line {line}, column {column}: {message}")
+    format!("line {line}, column {column}")
 }
 
 #[cfg(test)]
 mod tests {
+    use quartier_observe::tasks::Who;
+
     use super::*;
 
     #[test]
@@ -242,14 +279,66 @@ mod tests {
             ("[monitor]\nperiod_ms = \"x\"\n", "line 2, column 13: "),
             ("[monitor]\nperiod = 5\n", "line 2, column 1: unknown field `period`"),
             ("\n\n[[tasks.pin]]\nnode = 3\n", "line 3, column 1: missing field `who`"),
-            ("[monitor]\nperiod_ms = 1\n", "monitor.period_ms = 1: give 20 to 60000"),
-            ("[reporter]\nrest_s = nan\n", "reporter.rest_s = NaN"),
-            ("[reporter]\nspeedup_min = 0.5\n", "reporter.speedup_min = 0.5"),
-            ("[scheduler]\nrate_mib_per_s = 0\n", "give at least 1"),
+            (
+                "[monitor]\nperiod_ms = 1\n",
+                "line 2, column 13: monitor.period_ms = 1: give 20 to 60000",
+            ),
+            ("[reporter]\n\nrest_s=nan\n", "line 3, column 8: reporter.rest_s = NaN"),
+            ("reporter.speedup_min = 0.5", "line 1, column 24: reporter.speedup_min = 0.5"),
+            ("scheduler = { rate_mib_per_s = 0 }", "line 1, column 32: scheduler.rate"),
+            ("[web]\nlisten = \"0.0.0.0:7117\"\n", "line 2, column 10: not on loopback"),
+            ("[web]\nlisten = \"localhost\"\n", "line 2, column 10: give an address"),
+            ("[web\n", "line 1, column 5: "),
         ] {
             let complaint = Config::parse(text).unwrap_err();
-            assert!(complaint.starts_with(expected) || complaint.contains(expected), "{complaint}");
+            assert!(complaint.starts_with(expected), "{complaint}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_given_must_be_there() {
+        let missing = Path::new("/nonexistent/quartierd.toml");
+        let file = file(Some(missing)).unwrap();
+        let complaint = format!("{:#}", Config::read(file).unwrap_err());
+        assert!(complaint.contains("/nonexistent/quartierd.toml: No such file"), "{complaint}");
+    }
+
+    /// What is installed as /etc/quartier/quartierd.toml: all of it is commented out, `#key = value` being the
+    /// default and `# words` words.
+    const EXAMPLE: &str = include_str!("../quartierd.toml");
+
+    fn example() -> String {
+        let settings = EXAMPLE.lines().map(|line| match line.strip_prefix('#') {
+            Some(setting) if !setting.starts_with(' ') => setting,
+            _ => "",
+        });
+        settings.map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn the_example_says_every_key_with_its_default() {
+        assert_eq!(Config::parse(EXAMPLE).unwrap(), Config::default());
+        let given = Config::parse(&example()).unwrap();
+        let tasks = Rules::default();
+        assert_eq!(Config { tasks, ..given }, Config::default());
+        let given: toml::Table = example().parse().unwrap();
+        let all = toml::Table::try_from(Config::default()).unwrap();
+        for (section, keys) in &all {
+            for key in keys.as_table().unwrap().keys() {
+                assert!(given[section].get(key).is_some(), "{section}.{key} is not in the example");
+            }
+        }
+    }
+
+    #[test]
+    fn the_example_shows_every_way_to_name_tasks() {
+        let Rules { only, never, pin } = Config::parse(&example()).unwrap().tasks;
+        let all: Vec<_> = only.iter().chain(&never).chain(pin.iter().map(|pin| &pin.who)).collect();
+        let shows = |is_so: fn(&Who) -> bool| all.iter().any(|who| is_so(who));
+        let Who { name: _, uid: _, cgroup: _, environment: _ } = Who::default();
+        assert!(shows(|who| who.name.is_some()) && shows(|who| who.uid.is_some()));
+        assert!(shows(|who| who.cgroup.is_some()) && shows(|who| who.environment.is_some()));
+        assert!(!only.is_empty() && !never.is_empty() && !pin.is_empty());
     }
 
     #[test]

@@ -1,23 +1,29 @@
 //! observe → decide → act, period after period.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use quartier_act::scheduler::{Order, Scheduler, nothing_done};
 use quartier_decide::reporter::log::{LOG_FORMAT, Line};
+use quartier_decide::reporter::told::Told;
 use quartier_decide::reporter::{Reporter, State};
 use quartier_model::{
-    Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task, ThreadSeen,
+    Counting, Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task,
+    ThreadSeen, Why,
 };
 use quartier_observe::tasks::{Monitor, movable_of};
 
 use crate::board::Board;
 use crate::config::Config;
+use crate::descriptors;
 use crate::live::Live;
 use crate::log::Log;
-use crate::told::Told;
-use crate::view;
+use crate::{say, supervisor, view};
+
+/// Events that are told; of older ones the decision log tells.
+const EVENTS_MAX: usize = 512;
 
 /// While pages move the program's turn comes this often.
 const SLICE: Duration = Duration::from_millis(20);
@@ -32,6 +38,8 @@ pub struct Daemon {
     log: Option<Log>,
     told: Told,
     board: Board,
+    /// As it was said last.
+    counting: Counting,
     began: Instant,
 }
 
@@ -43,7 +51,7 @@ impl Daemon {
         log: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
         let root = std::path::Path::new("/");
-        let descriptors_max = config.monitor.descriptors_max;
+        let descriptors_max = descriptors::left_of(config.monitor.descriptors_max);
         let monitor = Monitor::new(root, machine.clone(), config.tasks.clone(), descriptors_max);
         let reporter = Reporter::new(machine, config.settings(), State::default());
         let mut daemon = Self {
@@ -52,8 +60,9 @@ impl Daemon {
             reporter,
             scheduler: scheduler.map(RefCell::new),
             log: None,
-            told: Told::default(),
+            told: Told::keeping(EVENTS_MAX),
             board: Board::new(),
+            counting: Counting::default(),
             began: Instant::now(),
         };
         daemon.log = log.map(|path| Log::begin(&path, &daemon.line_to_begin())).transpose()?;
@@ -112,11 +121,15 @@ impl Daemon {
             scheduler.borrow_mut().sweep(at)?;
         }
         self.told.counts.looks += 1;
+        if self.monitor.counting() != self.counting {
+            self.counting = self.monitor.counting();
+            say::sentence(&self.counting.to_string());
+        }
         let triggers = self.reporter.triggers(&snapshot);
         if self.board.is_wanted() {
             let applies = self.scheduler.is_some();
-            let view = view::of(&self.reporter, &self.told, applies, &snapshot);
-            self.board.put(view, snapshot);
+            let view = view::of(&self.reporter, &self.told, applies, self.counting, &snapshot);
+            self.board.put(view, snapshot, self.monitor.watched().collect());
         }
         if triggers.is_empty() {
             return Ok(());
@@ -124,7 +137,7 @@ impl Daemon {
         // What is decided is decided from where tasks are now.
         let snapshot = self.monitor.look_closer(at, &live);
         let plan = self.reporter.plan(triggers, &snapshot);
-        say(&snapshot, &plan);
+        say_plan(&snapshot, &plan);
         self.told.plan(&snapshot, &plan);
         let decided = Line::Decided { snapshot, plan };
         self.write(&decided)?;
@@ -149,7 +162,7 @@ impl Daemon {
         };
         let tasks: Vec<_> = tasks.into_iter().filter(|task| !is_left(task)).collect();
         let whole = self.monitor.whole_of(step.process).clone();
-        let pages = match step.pages {
+        let pages = match &step.pages {
             Pages::Stay => Ok(Vec::new()),
             _ => self.monitor.movable(step.process, self.config.resident_max()),
         };
@@ -200,34 +213,57 @@ impl Daemon {
         let Some(scheduler) = self.scheduler else { return Ok(()) };
         let undone = scheduler.into_inner().undo(
             |process| movable_of(std::path::Path::new("/"), process.id),
-            |left| eprintln!("quartierd: moving the pages of {left} processes back"),
+            |left| {
+                say::sentence(&format!("moving the pages of {left} processes back"));
+                supervisor::stopping();
+            },
         )?;
-        eprintln!("quartierd: let {} threads go", undone.threads - undone.refused.len());
+        say::sentence(&format!("let {} threads go", undone.threads - undone.refused.len()));
         undone.outcomes.iter().for_each(say_outcome);
         Ok(())
     }
 }
 
-fn say(snapshot: &Snapshot, plan: &Plan) {
+fn say_plan(snapshot: &Snapshot, plan: &Plan) {
     let name = |process| {
         let seen = snapshot.processes.iter().find(|seen| seen.id == process);
         seen.map_or("?", |seen| seen.name.as_str())
     };
     for step in &plan.steps {
         let Step { process, kind, threads, pages, gain, cost, .. } = step;
-        let nodes: Vec<_> = threads.iter().filter_map(|(_, node)| *node).collect();
-        println!(
-            "{kind:?} {} ({}): {} threads to {:?}, pages {pages:?}; gains {gain:.2} CPUs, costs {cost}",
+        let nodes: BTreeSet<_> = threads.iter().filter_map(|(_, node)| *node).collect();
+        say::line(&format!(
+            "{kind:?} {} ({}): {} threads to {:?}, pages {}; gains {gain:.2} CPUs, costs {cost}",
             process,
             name(*process),
             threads.len(),
-            nodes.first(),
-        );
+            nodes,
+            PagesLine(pages),
+        ));
+    }
+    for left in &plan.left {
+        if let Why::UsersUnknown(_) = left.why {
+            say::line(&format!("left {} ({}): {}", left.process, name(left.process), left.why));
+        }
+    }
+}
+
+/// What happens to pages, without each block by itself.
+struct PagesLine<'a>(&'a Pages);
+
+impl std::fmt::Display for PagesLine<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Pages::ToUsers { bytes, blocks } => {
+                write!(f, "to who uses them, {} blocks, at most {bytes}", blocks.len())
+            }
+            other => write!(f, "{other:?}"),
+        }
     }
 }
 
 fn say_outcome(outcome: &Outcome) {
-    println!(
+    say::line(&format!(
         "outcome {}: {} threads held, {} left, {} moved, {} stayed{}",
         outcome.process,
         outcome.threads_held,
@@ -235,5 +271,5 @@ fn say_outcome(outcome: &Outcome) {
         outcome.moved,
         outcome.stayed,
         outcome.refusal.map_or(String::new(), |refusal| format!(", {refusal:?}")),
-    );
+    ));
 }

@@ -4,14 +4,16 @@
 mod board;
 mod config;
 mod daemon;
+mod descriptors;
 mod live;
 mod log;
-mod told;
+mod privileges;
+mod say;
+mod supervisor;
 mod view;
 mod web;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
@@ -19,6 +21,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Parser;
 use quartier_act::scheduler::Scheduler;
+use quartier_daemon::{Args, CONFIG};
 use quartier_observe::Host;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -26,52 +29,42 @@ use signal_hook::iterator::Signals;
 use board::Board;
 use config::Config;
 use daemon::Daemon;
+use supervisor::Supervisor;
 
-/// Watches all tasks of this machine, and brings them together with their memory.
-///
-/// Without --apply it only says what it would do.
-#[derive(Debug, Parser)]
-#[command(
-    version,
-    after_help = "Examples:\n  \
-    quartierd                     say what would be done\n  \
-    quartierd --apply             do it, until a signal comes; then take all of it back\n  \
-    quartierd --log decisions.jsonl\n                                keep what was seen and decided"
-)]
-struct Args {
-    /// Move threads and pages, instead of only saying which
-    #[arg(long)]
-    apply: bool,
-    /// The configuration; read again on SIGHUP
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Where what is changed is written down, so that it can be undone
-    #[arg(long, value_name = "FILE", default_value = "/var/lib/quartier/journal")]
-    journal: PathBuf,
-    /// Where snapshots, plans and outcomes are written, as JSON lines
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-}
+/// Exit status when it was refused: bad input, something missing, something not permitted.
+const STATUS_REFUSED: u8 = 2;
+/// Exit status when it ended without being told to, or could not take everything back.
+const STATUS_FAILED: u8 = 1;
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("quartierd: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    run(&Args::parse()).unwrap_or_else(|error| {
+        say::sentence(&format!("{error:#}"));
+        ExitCode::from(STATUS_REFUSED)
+    })
 }
 
-fn run(args: &Args) -> anyhow::Result<()> {
-    let read = || args.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read);
+/// An error is a refusal; what went wrong later is said here.
+fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let given = args.config.as_deref();
+    let read = || config::file(given).map_or_else(|| Ok(Config::default()), Config::read);
     let config = read()?;
+    if args.check {
+        say::line(&match config::file(given) {
+            Some(file) => format!("{}: good", file.display()),
+            None => format!("there is no {CONFIG}, and none was given: the defaults hold"),
+        });
+        return Ok(ExitCode::SUCCESS);
+    }
+    privileges::lacking(args.apply, &config.tasks).iter().for_each(|what| say::sentence(what));
     let host = Host::live();
     let machine = host.machine().context("cannot read this machine")?;
     let scheduler = args.apply.then(|| -> anyhow::Result<_> {
         if let Some(folder) = args.journal.parent() {
             std::fs::create_dir_all(folder).with_context(|| {
-                format!("cannot make the journal's folder {}", folder.display())
+                format!(
+                    "cannot make the journal's folder {}: give another place with --journal",
+                    folder.display()
+                )
             })?;
         }
         Ok(Scheduler::open(machine.clone(), &args.journal)?)
@@ -82,31 +75,54 @@ fn run(args: &Args) -> anyhow::Result<()> {
         show(listen, daemon.board())?;
     }
     let signals = signals()?;
-    let watched = watch(&mut daemon, &signals, read);
+    let watched = watch(&mut daemon, &signals, args.apply, read);
+    supervisor::stopping();
     // Whatever went wrong, what was changed is taken back.
     let stopped = daemon.stop();
-    watched.and(stopped)
+    let errors: Vec<_> = [watched, stopped].into_iter().filter_map(Result::err).collect();
+    errors.iter().for_each(|error| say::sentence(&format!("{error:#}")));
+    Ok(if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(STATUS_FAILED) })
 }
 
 /// Until a signal ends it.
 fn watch(
     daemon: &mut Daemon,
     signals: &Receiver<i32>,
+    applies: bool,
     read: impl Fn() -> anyhow::Result<Config>,
 ) -> anyhow::Result<()> {
+    let does = if applies { "moves threads and pages" } else { "only says what --apply would do" };
+    let mut supervisor = Supervisor::new();
     let mut next_look = Instant::now();
+    let mut is_first = true;
     loop {
         if Instant::now() >= next_look {
             daemon.look()?;
             next_look = (next_look + daemon.config().period()).max(Instant::now());
         }
+        if std::mem::take(&mut is_first) {
+            supervisor.ready(does);
+        }
         let is_moving = daemon.move_pages()?;
-        let until_look = next_look.saturating_duration_since(Instant::now());
-        match signals.recv_timeout(daemon.pause(is_moving, until_look)) {
-            Ok(SIGHUP) => match read() {
-                Ok(config) => daemon.set(config)?,
-                Err(error) => eprintln!("quartierd: {error:#}; the old configuration stays"),
-            },
+        let now = Instant::now();
+        supervisor.alive(now);
+        let pause = daemon.pause(is_moving, next_look.saturating_duration_since(now));
+        match signals.recv_timeout(supervisor.pause(now, pause)) {
+            Ok(SIGHUP) => {
+                supervisor.reloading();
+                match read() {
+                    Ok(config) => {
+                        let lacking = privileges::lacking(applies, &config.tasks);
+                        lacking.iter().for_each(|what| say::sentence(what));
+                        daemon.set(config)?;
+                        supervisor.ready(does);
+                    }
+                    Err(error) => {
+                        say::sentence(&format!("{error:#}; the old configuration stays"));
+                        supervisor.ready("the configuration is bad; the old one stays");
+                    }
+                }
+            }
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -118,7 +134,7 @@ fn show(listen: SocketAddr, board: &Board) -> anyhow::Result<()> {
     match web::listen(listen) {
         Ok(listener) => web::serve(listener, board.clone()),
         Err(error) => {
-            eprintln!("quartierd: {error:#}; there is no page, and `quartier top` sees nothing");
+            say::sentence(&format!("{error:#}; there is no page, and `quartier top` sees nothing"));
             Ok(())
         }
     }

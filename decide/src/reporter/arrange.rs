@@ -8,10 +8,11 @@
 
 use std::cmp::Reverse;
 
-use quartier_model::{Bytes, CpuId, Machine, NodeId, ProcessSeen, Snapshot, TaskId, Why};
+use quartier_model::{BLOCK, Bytes, CpuId, Machine, NodeId, ProcessSeen, Snapshot, TaskId, Why};
 
 use super::pressure::Pressure;
 use super::terms::{Terms, ThreadTerms, share_on};
+use super::users::{self, Goal};
 use crate::dqdt::{Allowed, Estimates, Threads, Tree};
 use crate::policy::group::{self, Group};
 
@@ -31,8 +32,8 @@ pub struct Given {
 pub enum Home {
     /// All on one node, and its pages with them.
     One(NodeId),
-    /// Each on a node of its own, with the pages that it uses.
-    Each(Vec<(TaskId, NodeId)>),
+    /// Each on a node of its own, and blocks of memory to who uses them.
+    Each { homes: Vec<(TaskId, NodeId)>, blocks: Vec<Goal> },
 }
 
 /// A machine that is being filled.
@@ -200,23 +201,35 @@ impl<'a> Arrangement<'a> {
     }
 
     /// Nodes for each thread: as few and as near to its memory as the tree finds, and each thread on that
-    /// of them where most of the pages lie that it uses.
+    /// of them where most of the pages lie that it uses. What threads of one node use goes there as well.
     fn split(&mut self, process: &Terms<'_>) -> Result<Given, Why> {
+        users::are_known(process).map_err(Why::UsersUnknown)?;
         let threads: Vec<_> = process.to_place().collect();
-        let known = threads.iter().filter(|thread| thread.pages.is_some()).count();
-        if 2 * known < threads.len() {
-            return Err(Why::UsersUnknown);
-        }
         let cpus = self.cpus_on(process.seen, |node| self.may_take(process, node));
         let chosen = self.count_threads(process, &cpus, threads.len()).ok_or(Why::NoRoom)?;
         let mut nodes: Vec<_> = chosen.iter().filter_map(|cpu| self.tree.node_of(*cpu)).collect();
         let mut homes = assign(&threads, &mut nodes);
-        for (thread, (_, node)) in threads.iter().zip(&homes) {
-            self.pressure.add_part_at(*node, process, thread);
-        }
         homes.sort();
-        let runs = (cpus.len() as f64 / threads.len() as f64).min(1.0);
-        Ok(Given { home: Home::Each(homes), runs })
+        let blocks = self.with_room(users::goals(process, &homes));
+        for thread in threads {
+            if let Some(pages) = users::pages_then(process, thread, &blocks) {
+                self.pressure.add_part(&pages, process, thread);
+            }
+        }
+        let runs = (cpus.len() as f64 / homes.len() as f64).min(1.0);
+        Ok(Given { home: Home::Each { homes, blocks }, runs })
+    }
+
+    /// Those blocks for which their nodes have room, which they take.
+    fn with_room(&mut self, mut blocks: Vec<Goal>) -> Vec<Goal> {
+        blocks.retain(|(_, node)| match &mut self.room[node.index()] {
+            Some(room) if *room >= BLOCK.0 => {
+                *room -= BLOCK.0;
+                true
+            }
+            _ => false,
+        });
+        blocks
     }
 
     /// Where the tree's search for a process begins.
@@ -257,8 +270,8 @@ impl<'a> Arrangement<'a> {
     }
 }
 
-/// Gives each thread one of the nodes, those first that lose most if they do not get the one they want;
-/// the others get what is left, in order.
+/// Gives each thread one of the nodes, those first that lose most if they do not get the one they want; to whom
+/// all are alike, the one where it is held. The others get what is left, in order.
 fn assign(threads: &[&ThreadTerms<'_>], nodes: &mut Vec<NodeId>) -> Vec<(TaskId, NodeId)> {
     nodes.sort();
     let wish = |thread: &ThreadTerms<'_>, node: NodeId| {
@@ -271,11 +284,14 @@ fn assign(threads: &[&ThreadTerms<'_>], nodes: &mut Vec<NodeId>) -> Vec<(TaskId,
             distinct.dedup();
             distinct.into_iter().map(move |node| (at, node))
         })
-        .map(|(at, node)| (Reverse(wish(threads[at], node)), at, node))
+        .map(|(at, node)| {
+            let is_elsewhere = threads[at].seen.held_on != Some(node);
+            (Reverse(wish(threads[at], node)), is_elsewhere, at, node)
+        })
         .collect();
     wishes.sort();
     let mut homes = vec![None; threads.len()];
-    for (_, at, node) in wishes {
+    for (_, _, at, node) in wishes {
         if homes[at].is_none()
             && let Some(free) = nodes.iter().position(|other| *other == node)
         {

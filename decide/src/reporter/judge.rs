@@ -10,7 +10,7 @@ use super::arrange::{Given, Home};
 use super::plan::Sight;
 use super::pressure::Pressure;
 use super::terms::{Terms, ThreadTerms, remoteness, share_on};
-use super::{Known, Settings};
+use super::{Known, Settings, users};
 
 /// Where remoteness or contention slow a process down by less, and it hardly waits, it is well placed.
 const SLOWDOWN_MIN: f64 = 0.02;
@@ -120,7 +120,7 @@ impl Judgement {
     pub fn of(sight: &Sight<'_>, process: &Terms<'_>, given: &Given, then: &Pressure) -> Self {
         let bytes = match &given.home {
             Home::One(node) => process.bytes_off(*node),
-            Home::Each(homes) => bytes_off_each(process, homes),
+            Home::Each { blocks, .. } => users::bytes_of(process, blocks),
         };
         let moves = bytes.0 as f64 > process.resident.0 as f64 * PAGES_ELSEWHERE_MIN;
         let pays = |judgement: &Self| judgement.verdict(sight.settings(), process).is_ok();
@@ -147,15 +147,21 @@ impl Judgement {
         let home_of =
             |thread: &ThreadTerms<'_>| given.home.of(thread.seen.id).filter(|_| thread.is_free);
         let work_then = |thread: &ThreadTerms<'_>| {
-            let pages = process.pages_of(thread);
-            let (running, far, crowded) = match (home_of(thread), pages) {
-                (Some(node), _) if bytes.is_some() => (None, 0.0, then.contention_on(node)),
+            let home = home_of(thread);
+            let pages = match (&given.home, home) {
+                (Home::One(_), Some(node)) if bytes.is_some() => Some(vec![(node, 1.0)]),
+                (Home::Each { blocks, .. }, _) if bytes.is_some() => {
+                    users::pages_then(process, thread, blocks)
+                }
+                _ => process.pages_of(thread).cloned(),
+            };
+            let (running, far, crowded) = match (home, pages) {
                 (Some(node), Some(pages)) => {
-                    (None, remoteness(machine, node, pages), then.contention(pages))
+                    (None, remoteness(machine, node, &pages), then.contention(&pages))
                 }
                 (None, Some(pages)) => {
-                    let far = thread.remoteness(machine, pages);
-                    (Some(thread.running), far, then.contention(pages))
+                    let far = thread.remoteness(machine, &pages);
+                    (Some(thread.running), far, then.contention(&pages))
                 }
                 (_, None) => (Some(thread.running), 0.0, 0.0),
             };
@@ -164,7 +170,7 @@ impl Judgement {
         let after: f64 = process.threads.iter().map(work_then).sum();
         let pages = bytes.map_or(Pages::Stay, |bytes| match &given.home {
             Home::One(node) => Pages::To { node: *node, bytes },
-            Home::Each(_) => Pages::ToUsers { bytes },
+            Home::Each { blocks, .. } => Pages::ToUsers { bytes, blocks: blocks.clone() },
         });
         let nr_pages = bytes.map_or(0, |bytes| bytes.0.div_ceil(PAGE));
         let threads = process.threads.iter();
@@ -209,28 +215,20 @@ impl Judgement {
     }
 }
 
-/// The pages that are not where the thread is that uses them, if each thread uses its part.
-fn bytes_off_each(process: &Terms<'_>, homes: &[(TaskId, NodeId)]) -> Bytes {
-    let share = |(id, node): &(TaskId, NodeId)| {
-        let thread = process.threads.iter().find(|thread| thread.seen.id == *id)?;
-        Some(share_on(process.pages_of(thread)?, *node))
-    };
-    let here: f64 = homes.iter().filter_map(share).sum::<f64>() / homes.len().max(1) as f64;
-    Bytes((process.resident.0 as f64 * (1.0 - here)) as u64)
-}
-
 impl Home {
     fn of(&self, thread: TaskId) -> Option<NodeId> {
         match self {
             Self::One(node) => Some(*node),
-            Self::Each(homes) => homes.iter().find(|(id, _)| *id == thread).map(|(_, node)| *node),
+            Self::Each { homes, .. } => {
+                homes.iter().find(|(id, _)| *id == thread).map(|(_, node)| *node)
+            }
         }
     }
 
     fn one(&self) -> Option<NodeId> {
         match self {
             Self::One(node) => Some(*node),
-            Self::Each(_) => None,
+            Self::Each { .. } => None,
         }
     }
 
@@ -240,7 +238,7 @@ impl Home {
         });
         match self {
             _ if process.seen.pin.is_some() => Kind::Pin,
-            Self::Each(_) => Kind::Split,
+            Self::Each { .. } => Kind::Split,
             Self::One(_) if leaves_home => Kind::Scatter,
             Self::One(_) => Kind::Gather,
         }

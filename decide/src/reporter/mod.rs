@@ -21,8 +21,11 @@ pub mod log;
 mod overview;
 mod plan;
 mod pressure;
+mod show;
 mod terms;
+pub mod told;
 mod trigger;
+mod users;
 pub mod view;
 
 #[cfg(test)]
@@ -140,6 +143,12 @@ impl Reporter {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// What it goes by.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// What it goes by from now on.

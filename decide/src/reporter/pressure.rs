@@ -62,9 +62,10 @@ impl Pressure {
         self.add_to(node, self.demand_of(process));
     }
 
-    /// The same of one of its threads.
-    pub fn add_part_at(&mut self, node: NodeId, process: &Terms<'_>, thread: &ThreadTerms<'_>) {
-        self.add_to(node, self.of_running(process, thread.demand()));
+    /// The same of one of its threads, whose pages will lie so.
+    pub fn add_part(&mut self, pages: &Shares, process: &Terms<'_>, thread: &ThreadTerms<'_>) {
+        let brings = self.of_running(process, thread.demand());
+        pages.iter().for_each(|(node, share)| self.add_to(*node, brings * share));
     }
 
     /// What it brings if it can run as it would.
@@ -91,11 +92,6 @@ impl Pressure {
     pub fn contention(&self, pages: &Shares) -> f64 {
         let bearable = self.fair().max(BEARABLE);
         pages.iter().map(|(node, share)| share * (self.on(*node) - bearable).max(0.0)).sum()
-    }
-
-    /// The same where all of them are on one node.
-    pub fn contention_on(&self, node: NodeId) -> f64 {
-        self.contention(&vec![(node, 1.0)])
     }
 
     /// Whether a process brings more to a node than it should take beside the others.

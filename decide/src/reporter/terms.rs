@@ -9,7 +9,7 @@ use quartier_model::{
 use super::Settings;
 
 /// Fewer pages than this say nothing about where the others lie.
-const SAMPLE_MIN: u64 = 16;
+pub const SAMPLE_MIN: u64 = 16;
 /// A thread that runs or waits for less than this part of the time is not worth a place of its own.
 pub const ACTIVE_MIN: f64 = 0.1;
 

@@ -1,5 +1,7 @@
 //! Constructed situations.
 
+mod split;
+
 use quartier_model::{
     Bytes, Kind, Nanos, NodeId, Outcome, Pages, PerNode, Plan, Snapshot, Standing, Trigger, Why,
 };
@@ -22,7 +24,7 @@ fn a_thread_goes_to_its_memory_rather_than_its_memory_to_it() {
     let mut world = World::new(4, 2, vec![process(&[(0, 256)], &[5])]);
     let (plan, mut reporter) = first_plan(&mut world);
     let step = &plan.steps[0];
-    assert_eq!((step.kind, step.pages, step.cost), (Kind::Gather, Pages::Stay, Nanos(0)));
+    assert_eq!((step.kind, &step.pages, step.cost), (Kind::Gather, &Pages::Stay, Nanos(0)));
     assert_eq!(world.node_of(0, 0), NodeId(0));
     let factors = &plan.factors[0];
     // All of it is twice as far as local; half of nearly all of its running time is waiting for it.
@@ -157,31 +159,6 @@ fn two_that_share_a_node_of_many_cpus_are_no_contenders() {
     let mut world = World::new(4, 16, vec![process(&[(0, 256)], &[0]), process(&[(0, 256)], &[1])]);
     let mut reporter = world.reporter();
     assert_eq!(world.steps(&mut reporter, 60), []);
-}
-
-fn eight_threads(users_known: bool) -> World {
-    let mut big = process(&[(0, 512)], &[0, 1, 2, 3, 4, 5, 6, 7]);
-    for thread in &mut big.threads {
-        thread.touched = users_known.then(|| PerNode::from([(NodeId(0), 40)]));
-    }
-    World::new(4, 2, vec![big])
-}
-
-#[test]
-fn a_process_that_needs_more_than_a_node_is_split_if_it_is_known_who_uses_what() {
-    let mut world = eight_threads(true);
-    let (plan, mut reporter) = first_plan(&mut world);
-    let step = &plan.steps[0];
-    assert_eq!((step.kind, step.others), (Kind::Split, None));
-    // A quarter of the threads is where all of it is.
-    assert_eq!(step.pages, Pages::ToUsers { bytes: Bytes::from_mib(384) });
-    let mut per_node = [0; 4];
-    step.threads.iter().for_each(|(_, node)| per_node[node.unwrap().index()] += 1);
-    assert_eq!(per_node, [2; 4]);
-    assert_eq!(world.steps(&mut reporter, 60), []);
-
-    let (plan, _) = first_plan(&mut eight_threads(false));
-    assert_eq!((plan.steps, plan.left[0].why), (vec![], Why::UsersUnknown));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::State;
 use super::plan::Sight;
 use super::terms::Terms;
+use super::users;
 
 /// A thread that waits for this part of the time, while a CPU elsewhere is this idle.
 const WAITING_MIN: f64 = 0.2;
@@ -22,6 +23,11 @@ pub struct Signature {
     resident_mib: u64,
     home: Option<NodeId>,
     remoteness: Option<f64>,
+    /// Whether it is known which thread uses which page, and of how many blocks.
+    #[serde(default)]
+    users_known: bool,
+    #[serde(default)]
+    nr_blocks: u32,
 }
 
 impl Signature {
@@ -31,6 +37,8 @@ impl Signature {
             resident_mib: process.resident.0 >> 20,
             home: process.home(),
             remoteness: process.remoteness(machine),
+            users_known: users::are_known(process).is_ok(),
+            nr_blocks: users::nr_blocks(process),
         }
     }
 
@@ -44,7 +52,15 @@ impl Signature {
         };
         let active = (u64::from(self.nr_active), u64::from(before.nr_active));
         let more = active.0.abs_diff(active.1) > active.1 / 4;
-        self.home != before.home || farther || more || grown(self.resident_mib, before.resident_mib)
+        // What is seen of its touches comes and goes; what counts is that more is known than before.
+        let more_known = self.users_known
+            && (!before.users_known
+                || self.nr_blocks > before.nr_blocks + before.nr_blocks / 2 + 8);
+        self.home != before.home
+            || more_known
+            || farther
+            || more
+            || grown(self.resident_mib, before.resident_mib)
     }
 }
 

@@ -1,11 +1,11 @@
 //! What `quartierd` shows of a machine: what it sees, what it decided last of each process, and what came of it.
 
 use quartier_model::{
-    Bytes, Distance, Nanos, NodeOsId, Outcome, ProcessSeen, Standing, Step, TaskId, Why,
+    Bytes, Counting, Distance, Nanos, NodeOsId, Outcome, ProcessSeen, Standing, Step, TaskId, Why,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{NodeOverview, Placed};
+use super::{NodeOverview, Placed, Settings};
 
 /// The version of what is shown; raised when an older reader would go wrong.
 pub const VIEW_FORMAT: u32 = 1;
@@ -25,6 +25,11 @@ pub struct View {
     pub window: Nanos,
     /// Whether anything is done about it, or only said.
     pub applies: bool,
+    /// Whether threads' instructions and cache misses are counted.
+    #[serde(default)]
+    pub counting: Counting,
+    /// What decisions go by.
+    pub settings: Option<Settings>,
     /// By [`quartier_model::NodeId`].
     pub nodes: Vec<NodeView>,
     /// From each node to each.
@@ -65,8 +70,10 @@ pub struct NodeView {
     pub cpus: u32,
     /// Installed.
     pub memory: Option<Bytes>,
-    /// Not used by anybody.
+    /// Not used by anybody (M).
     pub free: Option<Bytes>,
+    /// The part of the time that its CPUs were busy, with whatever: 0 to 1 (U).
+    pub busy: Option<f64>,
     /// What runs there.
     #[serde(flatten)]
     pub seen: NodeOverview,
@@ -145,12 +152,48 @@ pub struct Explanation {
     pub format: u32,
     /// Since `quartierd` began, as all times below.
     pub at: Nanos,
+    /// Over so long it was looked.
+    pub window: Option<Nanos>,
     /// Whether anything is done, or only said.
     pub applies: bool,
-    /// As in a [`View`]; `None`: it did not run, or there is none.
+    /// What decisions go by.
+    pub settings: Option<Settings>,
+    /// The kernel's numbers of the nodes, by [`quartier_model::NodeId`].
+    #[serde(default)]
+    pub nodes: Vec<NodeOsId>,
+    /// As in a [`View`]; `None`: it did not run.
     pub process: Option<ProcessView>,
     /// As the Monitor saw it.
     pub seen: Option<ProcessSeen>,
-    /// What was decided and done, the latest last.
+    /// Why it was not seen.
+    pub absent: Option<Absent>,
+    /// What was decided and done, the latest last; also to an earlier process that had its number.
     pub events: Vec<Event>,
+}
+
+/// Why a process was not seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Absent {
+    /// No process and no thread has that number.
+    Gone,
+    /// It is a thread of the kernel, which nobody looks at.
+    KernelThread {
+        /// Its name.
+        name: String,
+    },
+    /// None of its threads ran or waited.
+    Asleep {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Nobody has looked at it yet.
+    New {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
 }

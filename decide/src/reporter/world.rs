@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use quartier_model::{
-    Bytes, CpuId, CpuList, Machine, Nanos, NodeId, NodeSeen, Outcome, Pages, PerNode, Plan,
-    ProcessSeen, Snapshot, Standing, Step, SyntheticSpec, TaskId, ThreadSeen,
+    BLOCK, BlockSeen, Bytes, CpuId, CpuList, Machine, Nanos, NodeId, NodeSeen, Outcome, Pages,
+    PerNode, Plan, ProcessSeen, Snapshot, Standing, Step, SyntheticSpec, TaskId, ThreadSeen,
+    Touches, Unseen, Users,
 };
 
 use super::{Reporter, Settings, State};
@@ -23,6 +24,23 @@ pub struct Thread {
     pub standing: Option<Standing>,
 }
 
+/// A block of memory that was touched.
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub on: NodeId,
+    /// Threads by their index, with how often each touched it.
+    pub by: Vec<(usize, u64)>,
+}
+
+/// What is known of who uses which page.
+#[derive(Clone, Debug)]
+pub enum Sight {
+    Nobody,
+    Unseen(Unseen),
+    /// Blocks of [`BLOCK`] each, by their index.
+    Blocks(Vec<Block>),
+}
+
 #[derive(Clone, Debug)]
 pub struct Process {
     pub mib_on: BTreeMap<u32, u64>,
@@ -36,6 +54,8 @@ pub struct Process {
     /// Whether its memory moves when it is asked to.
     pub moves: bool,
     pub before: Option<BTreeMap<u32, u64>>,
+    pub users: Sight,
+    pub lost: u64,
 }
 
 pub struct World {
@@ -71,7 +91,18 @@ pub fn process(mib_on: &[(u32, u64)], cpus: &[u32]) -> Process {
         misses_per_second: None,
         moves: true,
         before: None,
+        users: Sight::Nobody,
+        lost: 0,
     }
+}
+
+/// One of such threads, whose memory was seen block by block.
+pub fn seen_process(cpus: &[u32], blocks: Vec<Block>) -> Process {
+    let mut mib_on = BTreeMap::new();
+    for block in &blocks {
+        *mib_on.entry(block.on.0).or_default() += BLOCK.0 >> 20;
+    }
+    Process { mib_on, users: Sight::Blocks(blocks), ..process(&[], cpus) }
 }
 
 pub fn id(at: usize) -> TaskId {
@@ -126,10 +157,42 @@ impl World {
             working_set: None,
             sample: Some(process.mib_on.iter().map(sampled).collect()),
             sampled_at: Some(self.at),
+            users: self.users(at),
             threads: (0..process.threads.len())
                 .map(|thread| self.thread_seen(at, thread))
                 .collect(),
         }
+    }
+
+    fn users(&self, at: usize) -> Option<Users> {
+        let Process { users, lost, .. } = &self.processes[at];
+        let blocks = match users {
+            Sight::Nobody => return None,
+            Sight::Unseen(unseen) => return Some(Users::Unknown(*unseen)),
+            Sight::Blocks(blocks) => blocks,
+        };
+        let seen = |(index, block): (u64, &Block)| BlockSeen {
+            index,
+            on: Some(block.on),
+            by: block.by.iter().map(|(thread, nr)| (thread_id(at, *thread).id, *nr)).collect(),
+        };
+        let blocks = (0..).zip(blocks).filter(|(_, block)| !block.by.is_empty()).map(seen);
+        Some(Users::Seen(Touches { blocks: blocks.collect(), lost: *lost }))
+    }
+
+    /// As the Monitor would say it: of the blocks, or as it was given.
+    fn touched(&self, at: usize, index: usize) -> Option<PerNode> {
+        let process = &self.processes[at];
+        let Sight::Blocks(blocks) = &process.users else {
+            return process.threads[index].touched.clone();
+        };
+        let mut touched = PerNode::new();
+        for block in blocks {
+            for (_, nr) in block.by.iter().filter(|(thread, _)| *thread == index) {
+                *touched.entry(block.on).or_default() += nr;
+            }
+        }
+        (!touched.is_empty()).then_some(touched)
     }
 
     fn thread_seen(&self, at: usize, index: usize) -> ThreadSeen {
@@ -144,7 +207,7 @@ impl World {
             found_on: PerNode::from([(node, 5)]),
             held_on: thread.held_on,
             standing: thread.standing,
-            touched: thread.touched.clone(),
+            touched: self.touched(at, index),
             llc_misses: process.misses_per_second,
             instructions: process.instructions_per_second,
         }
@@ -185,13 +248,14 @@ impl World {
             Pages::To { node, .. } => {
                 process.mib_on = [(node.0, before.values().sum())].into();
             }
-            Pages::ToUsers { .. } => {
-                let part = before.values().sum::<u64>() / process.threads.len() as u64;
-                process.mib_on.clear();
-                for thread in &mut process.threads {
-                    let node = thread.held_on.unwrap();
-                    *process.mib_on.entry(node.0).or_default() += part;
-                    thread.touched = Some(PerNode::from([(node, 100)]));
+            Pages::ToUsers { ref blocks, .. } => {
+                let Sight::Blocks(seen) = &mut process.users else { panic!("nobody saw them") };
+                for (index, node) in blocks {
+                    let block = &mut seen[*index as usize];
+                    let mib = BLOCK.0 >> 20;
+                    *process.mib_on.get_mut(&block.on.0).unwrap() -= mib;
+                    *process.mib_on.entry(node.0).or_default() += mib;
+                    block.on = *node;
                 }
             }
         }

@@ -2,31 +2,39 @@
 //!
 //! What it costs is bounded. Threads that run or wait are looked at in every period, through files that stay
 //! open; processes that do neither, every five seconds, and their threads only when the process has used
-//! CPU time that no known thread explains. Lists of mappings are read, and pages asked for, only as far as
-//! a small part of the time goes.
+//! CPU time that no known thread explains. Lists of mappings are read, pages asked for, and touches looked at, only as
+//! far as a small part of the time goes.
 
+mod counting;
 mod files;
 mod pages;
+mod perf;
 mod process;
 mod rules;
 mod standing;
 pub(crate) mod stat;
 mod thread;
+mod touches;
+mod whose;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
 use quartier_model::{
-    Bytes, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task, TaskId,
+    Bytes, Counting, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task,
+    TaskId, Unseen,
 };
 
+use crate::events::{Events, LiveEvents, NoEvents};
 use crate::{CpuTimes, Host, Result, own_cpu_time, parse};
+use counting::Counter;
 use files::Files;
 use pages::Random;
 use process::{Look, Process};
 pub use rules::{Pin, Rules, Who};
 use thread::PERIODS;
+pub use whose::{Whose, whose};
 
 const SECOND: u64 = 1_000_000_000;
 /// A tick of the kernel's interfaces (`USER_HZ`, 100 on every architecture that Debian has).
@@ -42,9 +50,10 @@ const LOOK_AT_STANDING: Nanos = Nanos(5 * SECOND);
 const MAPPINGS_LAST: Nanos = Nanos(10 * SECOND);
 /// A thread's CPU is asked for in one of so many periods.
 const TURNS: usize = 5;
-/// Reading lists of mappings, and asking for pages, takes one part in so many of the time.
+/// Reading lists of mappings, asking for pages, and looking at touches takes one part in so many of the time.
 const PART_FOR_MAPPINGS: u32 = 1000;
 const PART_FOR_SAMPLES: u32 = 500;
+const PART_FOR_TOUCHES: u32 = 500;
 
 /// It is not permitted to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +104,11 @@ pub struct Monitor {
     looked: VecDeque<Nanos>,
     turn: usize,
     pages: PageBudgets,
+    events: Box<dyn Events>,
+    counter: Counter,
+    touches: Budget,
+    /// Whether the kernel makes touches visible.
+    balancing: std::result::Result<(), Unseen>,
     /// Files that may be kept open.
     descriptors_max: usize,
 }
@@ -114,7 +128,8 @@ struct Around {
     online: CpuList,
     placeable: CpuList,
     times: BTreeMap<quartier_model::CpuOsId, CpuTimes>,
-    cpus_busy: Vec<Option<Nanos>>,
+    /// How many ticks each CPU was busy of how many.
+    cpus_busy: Vec<Option<(u64, u64)>>,
     nodes: Vec<NodeSeen>,
     /// Since the machine was started.
     uptime: Option<Nanos>,
@@ -172,8 +187,24 @@ impl Monitor {
                 samples: Budget::of(PART_FOR_SAMPLES),
                 random: Random(0),
             },
+            events: if is_live { Box::new(LiveEvents) } else { Box::new(NoEvents) },
+            counter: Counter::default(),
+            touches: Budget::of(PART_FOR_TOUCHES),
+            balancing: Err(Unseen::NotWatched),
             descriptors_max,
         }
+    }
+
+    /// The same, with threads counted and sampled elsewhere.
+    #[must_use]
+    pub fn with_events(self, events: Box<dyn Events>) -> Self {
+        Self { events, ..self }
+    }
+
+    /// Whether threads' instructions and cache misses are counted.
+    #[must_use]
+    pub fn counting(&self) -> Counting {
+        self.counter.state
     }
 
     /// Other rules from now on.
@@ -185,6 +216,11 @@ impl Monitor {
     #[must_use]
     pub fn nr_processes(&self) -> usize {
         self.processes.len()
+    }
+
+    /// All processes that are watched, sleeping ones too.
+    pub fn watched(&self) -> impl Iterator<Item = TaskId> {
+        self.processes.values().map(|process| process.id)
     }
 
     /// All threads of a process, sleeping ones too; none if it has ended.
@@ -225,19 +261,18 @@ impl Monitor {
         if at >= self.around.next {
             self.around.look(&self.host, &self.machine, at)?;
             self.take_census();
+            let text = self.files.read("proc/sys/kernel/numa_balancing").ok().flatten();
+            self.balancing = touches::balancing(text);
         }
         self.looked.push_back(at);
         if self.looked.len() > PERIODS + 1 {
             self.looked.pop_front();
         }
-        let mut open: usize = self.processes.values().map(Process::nr_open).sum();
-        let (turn, max) = (self.turn, self.descriptors_max);
+        let (turn, left) = (self.turn, self.descriptors_left());
         let (mut look, processes, _) = self.begin_look(at, kernel);
+        look.may_open = left;
         processes.retain(|_, process| {
-            open -= process.nr_open();
-            look.may_open = open < max;
             let is_there = process.look(&mut look);
-            open += process.nr_open();
             if is_there {
                 process.locate(&mut look, turn, TURNS);
                 process.ask_standing(&mut look);
@@ -245,6 +280,8 @@ impl Monitor {
             is_there
         });
         self.look_at_pages(at, kernel);
+        self.look_at_touches(at, kernel);
+        self.count(at);
         Ok(self.snapshot(at, kernel))
     }
 
@@ -269,7 +306,7 @@ impl Monitor {
             kernel,
             online: &self.around.online,
             at,
-            may_open: false,
+            may_open: 0,
         };
         (look, &mut self.processes, &mut self.pages)
     }
@@ -315,6 +352,11 @@ impl Monitor {
         }
     }
 
+    fn descriptors_left(&self) -> usize {
+        let open: usize = self.processes.values().map(Process::nr_open).sum();
+        self.descriptors_max.saturating_sub(open)
+    }
+
     fn snapshot(&self, at: Nanos, kernel: &dyn Kernel) -> Snapshot {
         let uptime = self.around.uptime.map(|uptime| uptime + (at - self.around.asked));
         let age = |id: TaskId| {
@@ -323,11 +365,16 @@ impl Monitor {
         };
         let seen =
             |process: &Process| process.seen(&self.machine, kernel, age(process.id), &self.looked);
+        let window = at - self.looked.front().copied().unwrap_or(at);
+        // Of the window of the tasks, whatever time has passed between two looks at the CPUs.
+        let busy = |(busy, total): (u64, u64)| {
+            Nanos((u128::from(window.0) * u128::from(busy) / u128::from(total.max(1))) as u64)
+        };
         Snapshot {
             at,
-            window: at - self.looked.front().copied().unwrap_or(at),
+            window,
             cpus: self.around.placeable.clone(),
-            cpus_busy: self.around.cpus_busy.clone(),
+            cpus_busy: self.around.cpus_busy.iter().map(|cpu| cpu.map(busy)).collect(),
             nodes: self.around.nodes.clone(),
             processes: self.processes.values().filter_map(seen).collect(),
         }
@@ -336,7 +383,6 @@ impl Monitor {
 
 impl Around {
     fn look(&mut self, host: &Host, machine: &Machine, at: Nanos) -> Result<()> {
-        let window = at - self.asked;
         (self.asked, self.next) = (at, at + LOOK_AROUND);
         self.online = host.online_cpus()?;
         let isolated = host.isolated_cpus()?;
@@ -345,10 +391,8 @@ impl Around {
         let busy = |cpu: &quartier_model::Cpu| {
             let (before, now) = (before.get(&cpu.os_id)?, self.times.get(&cpu.os_id)?);
             let ticks = now.busy_ticks.saturating_sub(before.busy_ticks);
-            // Of one window of a task, whatever time has passed since.
             let total = now.total_ticks.saturating_sub(before.total_ticks);
-            let nanos = u128::from(ticks) * u128::from(window.0) / u128::from(total.max(1));
-            self.online.contains(cpu.os_id.0).then_some(Nanos(nanos as u64))
+            self.online.contains(cpu.os_id.0).then_some((ticks.min(total), total))
         };
         self.cpus_busy = machine.cpus().iter().map(busy).collect();
         let blocks = host.free_blocks()?;

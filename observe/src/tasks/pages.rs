@@ -53,6 +53,16 @@ impl Mappings {
         into.extend((0..nr).map(|at| self.page(at * step + random.below(step)) * PAGE));
     }
 
+    /// Whether a page with this address is in one of them.
+    pub fn contains(&self, address: u64) -> bool {
+        let page = address / PAGE;
+        let next = self.ranges.partition_point(|(first, _)| *first <= page);
+        let Some(at) = next.checked_sub(1) else { return false };
+        let end = self.ranges.get(next).map_or(self.nr_pages, |(_, before)| *before);
+        let (first, before) = self.ranges[at];
+        page < first + (end - before)
+    }
+
     /// The page with this index among all.
     fn page(&self, index: u64) -> u64 {
         let at = self.ranges.partition_point(|(_, before)| *before <= index) - 1;
@@ -118,6 +128,9 @@ mod tests {
         let mut picked = Vec::new();
         mappings.pick(100, &mut Random(1), &mut picked);
         assert_eq!(picked, [0x55e0_0000, 0x55e0_1000, 0x55e0_2000, 0x7f30_0000]);
+        let is_in = |address| mappings.contains(address);
+        let edges = [0x55df_ffff, 0x55e0_0000, 0x55e0_2fff, 0x55e0_3000, 0x7f10_0000, 0x7f30_0fff];
+        assert_eq!(edges.map(is_in), [false, true, true, false, false, true]);
         Mappings::parse(b"").pick(100, &mut Random(1), &mut picked);
         assert!(picked.is_empty());
     }

@@ -1,5 +1,7 @@
 //! A process that is looked at again and again, and its threads.
 
+mod big;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use quartier_model::{
@@ -12,7 +14,8 @@ use super::pages::{Mappings, Random};
 use super::rules::{Asked, Rules};
 use super::standing::{self, Cpuset, Status};
 use super::stat::{Class, Stat};
-use super::thread::{Found, Watched};
+use super::thread::{Busy, Found, Watched};
+use super::touches::Touching;
 use super::{Kernel, LOOK_AT_BUSY, LOOK_AT_IDLE, LOOK_AT_STANDING, NANOS_PER_TICK};
 
 /// A process.
@@ -34,6 +37,7 @@ pub struct Process {
     is_new: bool,
     standing: Option<Standings>,
     pub sample: Sample,
+    pub touching: Touching,
 }
 
 /// Whether it may be placed, and where.
@@ -65,8 +69,8 @@ pub struct Look<'a> {
     pub kernel: &'a dyn Kernel,
     pub online: &'a CpuList,
     pub at: Nanos,
-    /// Whether one more file may be kept open.
-    pub may_open: bool,
+    /// So many more files may be kept open.
+    pub may_open: usize,
 }
 
 impl Process {
@@ -86,6 +90,7 @@ impl Process {
             is_new: true,
             standing: None,
             sample: Sample::default(),
+            touching: Touching::default(),
         })
     }
 
@@ -93,9 +98,16 @@ impl Process {
         self.threads.values().any(|thread| thread.busy.is_some())
     }
 
-    /// Files of it that are kept open.
+    /// Descriptors of it that are kept open.
     pub fn nr_open(&self) -> usize {
-        self.threads.values().filter(|thread| thread.is_open()).count()
+        let of_threads: usize = self.threads.values().map(Watched::nr_open).sum();
+        of_threads + self.touching.nr_open()
+    }
+
+    /// Those that run or wait, by their number.
+    pub fn busy_threads(&mut self) -> impl Iterator<Item = (u32, &mut Busy)> {
+        let busy = |(tid, thread): (&u32, _)| Some((*tid, Watched::busy_mut(thread)?));
+        self.threads.iter_mut().filter_map(busy)
     }
 
     /// Looks at those threads that need it; says whether the process still is the same one.
@@ -142,7 +154,7 @@ impl Process {
                 return true;
             }
             let before = thread.ran();
-            let found = thread.look(look.files, pid, look.may_open);
+            let found = thread.look(look.files, pid, &mut look.may_open);
             explained = explained + (thread.ran() - before);
             found != Found::Ended
         });
@@ -160,7 +172,7 @@ impl Process {
             match self.threads.get_mut(&tid) {
                 Some(thread) if thread.busy.is_some() => {}
                 Some(thread) => {
-                    thread.look(look.files, pid, look.may_open);
+                    thread.look(look.files, pid, &mut look.may_open);
                 }
                 None => self.begin(look, tid),
             }
@@ -334,6 +346,7 @@ impl Process {
         let nodes = |list: &CpuList| -> Vec<NodeId> {
             list.iter().filter_map(|os_id| machine.node_by_os_id(NodeOsId(os_id))).collect()
         };
+        let at = looked.back().copied().unwrap_or_default();
         (!threads.is_empty()).then(|| ProcessSeen {
             id: self.id,
             name: self.name.clone(),
@@ -346,6 +359,7 @@ impl Process {
             working_set: None,
             sample: self.sample.found.clone(),
             sampled_at: self.sample.taken.filter(|_| self.sample.found.is_some()),
+            users: self.touching.users(at),
             threads,
         })
     }
@@ -362,6 +376,7 @@ impl Process {
         // One that nobody has asked about yet may be placed when somebody has.
         let asked = standing.of_threads.get(&thread.id.id).copied().unwrap_or(Standing::Unknown);
         let of_thread = if busy.class == Class::RealTime { Standing::RealTime } else { asked };
+        let counts = busy.counted_in_window(looked);
         Some(ThreadSeen {
             id: thread.id,
             ran: times.ran,
@@ -370,9 +385,9 @@ impl Process {
             found_on: busy.found_on(),
             held_on: kernel.held_on(&self.task(thread)),
             standing: (of_thread != Standing::Free).then_some(of_thread),
-            touched: None,
-            llc_misses: None,
-            instructions: None,
+            touched: self.touching.touched_by(thread.id.id),
+            llc_misses: counts.and_then(|counts| counts.llc_misses),
+            instructions: counts.map(|counts| counts.instructions),
         })
     }
 }

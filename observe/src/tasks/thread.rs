@@ -8,6 +8,7 @@ use quartier_model::{CpuId, Nanos, NodeId, PerNode, TaskId};
 use super::files::Files;
 use super::stat::{self, Class};
 use crate::ThreadTimes;
+use crate::events::{Counters, Counts, Refused};
 
 /// A window has so many periods.
 pub const PERIODS: usize = 5;
@@ -34,6 +35,10 @@ pub struct Busy {
     nodes: VecDeque<NodeId>,
     /// Looks since it did anything.
     idle_looks: usize,
+    /// What counts it, or that it cannot be counted; `None`: that was not tried yet.
+    pub counters: Option<Result<Box<dyn Counters>, Refused>>,
+    /// What was counted at the last looks, as many as of its times.
+    counted: VecDeque<Option<Counts>>,
 }
 
 /// What a look found.
@@ -50,11 +55,12 @@ impl Watched {
     }
 
     /// Looks at its times.
-    pub fn look(&mut self, files: &mut Files, pid: u32, may_open: bool) -> Found {
+    pub fn look(&mut self, files: &mut Files, pid: u32, may_open: &mut usize) -> Found {
         let path = || format!("proc/{pid}/task/{}/schedstat", self.id.id);
         let open = self.busy.as_mut().and_then(|busy| {
-            if busy.schedstat.is_none() && may_open {
+            if busy.schedstat.is_none() && *may_open > 0 {
                 busy.schedstat = files.open(&path());
+                *may_open -= usize::from(busy.schedstat.is_some());
             }
             busy.schedstat.as_ref()
         });
@@ -83,6 +89,8 @@ impl Watched {
                 class: Class::Fair,
                 nodes: VecDeque::with_capacity(PERIODS),
                 idle_looks: 0,
+                counters: None,
+                counted: VecDeque::with_capacity(PERIODS + 1),
             };
             self.busy = Some(Box::new(busy));
         }
@@ -93,12 +101,23 @@ impl Watched {
             return Found::Idle;
         }
         push(&mut busy.looks, self.times, PERIODS + 1);
+        let counted = match &mut busy.counters {
+            Some(Ok(counters)) => counters.read(),
+            _ => None,
+        };
+        push(&mut busy.counted, counted, PERIODS + 1);
         Found::Busy
     }
 
-    /// Whether a file of it is kept open.
-    pub fn is_open(&self) -> bool {
-        self.busy.as_ref().is_some_and(|busy| busy.schedstat.is_some())
+    /// Descriptors of it that are kept open.
+    pub fn nr_open(&self) -> usize {
+        let Some(busy) = &self.busy else { return 0 };
+        let counters = busy.counters.as_ref().and_then(|counters| counters.as_ref().ok());
+        usize::from(busy.schedstat.is_some()) + counters.map_or(0, |counters| counters.nr_open())
+    }
+
+    pub fn busy_mut(&mut self) -> Option<&mut Busy> {
+        self.busy.as_deref_mut()
     }
 
     /// Time on a CPU since it began.
@@ -122,6 +141,29 @@ impl Busy {
         let (ran, waited) = (last.ran - first.ran, last.waited - first.waited);
         let times = ThreadTimes { ran: in_window(ran), waited: in_window(waited) };
         (watched > Nanos(0)).then_some(times)
+    }
+
+    /// What it did within the same window, likewise; `None`: it was not counted.
+    pub fn counted_in_window(&self, looked: &VecDeque<Nanos>) -> Option<Counts> {
+        let first = self.counted.iter().position(Option::is_some)?;
+        let (before, now) = (self.counted[first]?, (*self.counted.back()?)?);
+        let began = looked.get(looked.len().checked_sub(self.counted.len() - first)?)?;
+        let watched = *looked.back()? - *began;
+        let window = *looked.back()? - *looked.front()?;
+        let in_window = |before: u64, now: u64| {
+            let counted = u128::from(now.saturating_sub(before)) * u128::from(window.0);
+            counted.checked_div(u128::from(watched.0))?.try_into().ok()
+        };
+        let misses = now.llc_misses.zip(before.llc_misses);
+        Some(Counts {
+            instructions: in_window(before.instructions, now.instructions)?,
+            llc_misses: misses.and_then(|(now, before)| in_window(before, now)),
+        })
+    }
+
+    /// Whether the file of its times is kept open.
+    pub fn is_open(&self) -> bool {
+        self.schedstat.is_some()
     }
 
     /// It was seen on a CPU of a node.

@@ -7,9 +7,10 @@ use crate::workspace::File;
 
 /// Hosts that an address in a tracked file may name: places a reader goes to, none that a build
 /// fetches from. A mirror or registry is read from the machine's own configuration, never written.
-const HOSTS: [&str; 6] = [
+const HOSTS: [&str; 7] = [
     "www.w3.org",
     "www.apache.org",
+    "www.debian.org",
     "docs.kernel.org",
     "man7.org",
     "keepachangelog.com",

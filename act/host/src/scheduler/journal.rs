@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use quartier_model::TaskId;
@@ -19,6 +19,9 @@ use super::holds::{Held, Holds};
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// A journal that has grown by so much is written anew, without what has been taken back.
 const GROWTH_MAX: u64 = 4 << 20;
+
+/// A journal is no link to another file.
+const NO_LINK: i32 = libc::O_NOFOLLOW;
 
 /// One thing that was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,7 +130,8 @@ impl Journal {
     pub fn open_after(path: &Path, boot: &str) -> Result<Self, JournalError> {
         let io = |cause| JournalError::Io { path: path.to_owned(), cause };
         let mut options = OpenOptions::new();
-        let file = options.read(true).append(true).create(true).open(path).map_err(io)?;
+        options.read(true).append(true).create(true).custom_flags(NO_LINK);
+        let file = options.open(path).map_err(io)?;
         lock(&file).map_err(|_| JournalError::InUse { path: path.to_owned() })?;
         let (opened, there) = (file.metadata().map_err(io)?, path.metadata().map_err(io)?);
         if opened.ino() != there.ino() {
@@ -176,10 +180,11 @@ impl Journal {
         let mut text = line(&Entry::Boot(self.boot.clone()));
         self.changes.entries().for_each(|entry| text.extend(line(&entry)));
         let next = self.path.with_extension("next");
-        let written = File::create(&next)
-            .and_then(|mut file| file.write_all(&text))
-            .and_then(|()| OpenOptions::new().read(true).append(true).open(&next));
-        let file = written.map_err(|cause| self.io(cause))?;
+        let file = create_for_owner(&next).and_then(|mut file| {
+            file.write_all(&text)?;
+            Ok(file)
+        });
+        let file = file.map_err(|cause| self.io(cause))?;
         lock(&file).map_err(|errno| self.io(errno.into()))?;
         std::fs::rename(&next, &self.path).map_err(|cause| self.io(cause))?;
         (self.file, self.len, self.len_anew) = (file, text.len() as u64, text.len() as u64);
@@ -189,6 +194,23 @@ impl Journal {
     fn io(&self, cause: io::Error) -> JournalError {
         JournalError::Io { path: self.path.clone(), cause }
     }
+}
+
+/// A new file that belongs to whoever its folder belongs to: `quartier undo` by root leaves a journal that the service
+/// can go on with, which is another user. Nor may that user have root write elsewhere, by a link.
+fn create_for_owner(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
+    if let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok())
+        && folder.uid() != file.metadata()?.uid()
+    {
+        // Only root may.
+        let _ = fchown(&file, Some(folder.uid()), Some(folder.gid()));
+    }
+    Ok(file)
 }
 
 /// Whoever was killed a moment ago may still be ending.
@@ -306,6 +328,26 @@ mod tests {
         let nowhere =
             Journal::open_after(Path::new("/nonexistent/journal"), "a").unwrap_err().to_string();
         assert!(nowhere.contains("/nonexistent/journal: No such file"), "{nowhere}");
+    }
+
+    #[test]
+    fn it_belongs_to_whom_its_folder_belongs_and_is_no_link() {
+        use std::os::unix::fs::{chown, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("journal"), folder.path().join("victim"));
+        std::fs::write(&victim, "mine").unwrap();
+        symlink(&victim, path.with_extension("next")).unwrap();
+        // Who may not give files away leaves them as they are.
+        let other = if chown(folder.path(), Some(65534), Some(65534)).is_ok() { 65534 } else { 0 };
+        drop(journal(&folder, "a").unwrap());
+        let there = path.symlink_metadata().unwrap();
+        assert!(there.is_file() && (other == 0 || there.uid() == other), "{there:?}");
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "mine");
+        std::fs::remove_file(&path).unwrap();
+        symlink(&victim, &path).unwrap();
+        let refused = journal(&folder, "a").unwrap_err().to_string();
+        assert!(refused.contains("cannot write the journal"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "mine");
     }
 
     fn any_entry() -> impl Strategy<Value = Entry> {

@@ -152,6 +152,9 @@ impl Scheduler {
                 Err(HoldError::Ended | HoldError::SetBySomebody) => outcome.threads_left += 1,
             }
         }
+        // Pages do not leave threads that could not be held.
+        let is_held = outcome.threads_held > 0 || step.kind == Kind::TakeBack;
+        let pages = outcome.refusal.filter(|_| !is_held).map_or(pages, Err);
         self.begin_move(step, pages, outcome);
         Ok(())
     }
@@ -159,14 +162,14 @@ impl Scheduler {
     fn begin_move(&mut self, step: &Step, pages: Result<Pages, Refusal>, mut outcome: Outcome) {
         // An earlier move of the same process ends where it is.
         self.moves.retain(|(running, _)| running.process() != step.process);
-        let goal = match step.pages {
+        let os_id = |node: NodeId| self.machine.nodes()[node.index()].os_id;
+        let goal = match &step.pages {
             PagesTo::Stay => None,
-            PagesTo::To { node, .. } => Some(Goal::Node(self.machine.nodes()[node.index()].os_id)),
+            PagesTo::To { node, .. } => Some(Goal::Node(os_id(*node))),
             PagesTo::Back => Some(self.way_back(step.process)),
-            // Who uses which page is not known here yet.
-            PagesTo::ToUsers { .. } => {
-                outcome.refusal = outcome.refusal.or(Some(Refusal::Unsupported));
-                None
+            PagesTo::ToUsers { blocks, .. } => {
+                let blocks = blocks.iter().map(|(index, node)| (*index, os_id(*node)));
+                Some(Goal::Blocks(blocks.collect()))
             }
         };
         let pages = match (&goal, pages) {

@@ -2,13 +2,15 @@
 //! move as a whole, then what is left of the block.
 
 use quartier_kernel::{Errno, sys};
-use quartier_model::{Bytes, Nanos, NodeOsId, Outcome, Refusal, TaskId};
+use quartier_model::{BLOCK, Bytes, Nanos, NodeOsId, Outcome, Refusal, TaskId};
 
 use super::blocks::{BLOCK_PAGES, Block, majority};
 use super::task;
 
 /// Bytes of a base page.
 const PAGE: u64 = 4096;
+/// What plans call a block is what moves as one.
+const _: () = assert!(BLOCK_PAGES * PAGE == BLOCK.0);
 /// In a block of which none of so many pages is resident, spread evenly, others are not looked for.
 const PROBES: u64 = 16;
 
@@ -377,6 +379,25 @@ mod tests {
         assert_eq!((outcome.moved.0 / PAGE, outcome.stayed), (512 + 66, Bytes(0)));
         let first = Block { index: 1, from: NodeOsId(1), pages: 512 };
         assert_eq!((blocks[0], blocks.len()), (first, 2));
+    }
+
+    #[test]
+    fn blocks_go_to_their_users_and_all_others_stay() {
+        let mut memory = Memory::default();
+        memory.node_of.extend((0..4 * BLOCK_PAGES).map(|page| (page, 0)));
+        let before = memory.clone();
+        let users = vec![(1, NodeOsId(2)), (3, NodeOsId(1)), (77, NodeOsId(3))];
+        // Of block 3 only a half may be moved.
+        let pages = vec![range(0, 3 * BLOCK_PAGES + 256)];
+        let (outcome, blocks) = run(&mut memory, pages.clone(), Goal::Blocks(users));
+        let on =
+            |node| memory.node_of.iter().filter(move |(_, on)| **on == node).map(|(at, _)| *at);
+        assert!(on(2).eq(BLOCK_PAGES..2 * BLOCK_PAGES));
+        assert!(on(1).eq(3 * BLOCK_PAGES..3 * BLOCK_PAGES + 256));
+        assert_eq!((outcome.moved.0 / PAGE, outcome.stayed), (BLOCK_PAGES + 256, Bytes(0)));
+        let back = blocks.iter().map(|block| (block.index, block.from)).collect();
+        run(&mut memory, pages, Goal::Back(back));
+        assert_eq!(memory.node_of, before.node_of);
     }
 
     #[test]

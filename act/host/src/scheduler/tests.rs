@@ -135,3 +135,23 @@ fn why_pages_stay_is_said() {
     let outcome = scene.carry_out_with(&mut scheduler, &gather, Ok(Vec::new()));
     assert_eq!((outcome.threads_held, outcome.refusal), (0, Some(Refusal::Ended)));
 }
+
+#[test]
+fn pages_do_not_leave_threads_that_cannot_be_held() {
+    let Some(scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    let to = PagesTo::To { node: NodeId(0), bytes: Bytes(4096) };
+    let gather = scene.step(Kind::Gather, Some(0), to);
+    for (whole, stay) in [("1", true), ("0-1", false)] {
+        let order = Order {
+            step: &gather,
+            tasks: &[scene.task],
+            whole: &whole.parse().unwrap(),
+            pages: Ok(vec![(1 << 21, 2 << 21)]),
+        };
+        scheduler.begin(Nanos(1), order).unwrap();
+        let (running, outcome) = &scheduler.moves[0];
+        assert_eq!(running.is_done(), stay, "{whole}");
+        assert_eq!(outcome.refusal, stay.then_some(Refusal::Cpuset));
+    }
+}

@@ -78,6 +78,8 @@ fn nodes(text: &mut Text, view: &View) {
     text.by_node("quartierd_node_memory_bytes", "bytes", "Installed memory.", all, |node| {
         bytes(node.memory)
     });
+    let help = "The part of the time that the CPUs were busy.";
+    text.by_node("quartierd_node_busy_ratio", "ratio", help, all, |node| node.busy);
     text.by_node("quartierd_node_threads", "threads", "Threads that ran or waited.", all, |node| {
         Some(f64::from(node.seen.threads))
     });
@@ -163,6 +165,7 @@ mod tests {
             cpus: 2,
             memory: None,
             free: Some(Bytes(4096)),
+            busy: None,
             seen: NodeOverview::default(),
         };
         let view = View {
@@ -172,6 +175,8 @@ mod tests {
             at: Nanos(0),
             window: Nanos(0),
             applies: true,
+            counting: Default::default(),
+            settings: None,
             nodes: vec![node],
             distances: Vec::new(),
             flows_cpus: vec![vec![0.0]],
@@ -181,7 +186,7 @@ mod tests {
         };
         let text = text(&view);
         assert!(text.ends_with("\n# EOF\n") && text.contains("_free_bytes{node=\"3\"} 4096\n"));
-        let unknown = ["memory_bytes{", "quartierd_local_ratio "];
+        let unknown = ["memory_bytes{", "busy_ratio{", "quartierd_local_ratio "];
         assert!(unknown.iter().all(|sample| {
             !text.lines().any(|line| line.contains(sample) && !line.starts_with('#'))
         }));

@@ -2,6 +2,7 @@
 
 mod metrics;
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -12,9 +13,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use quartier_decide::reporter::view::{Explanation, VIEW_FORMAT};
+use quartier_decide::reporter::view::{Absent, Explanation};
+use quartier_model::TaskId;
+use quartier_observe::tasks::{Whose, whose};
 
-use crate::board::Board;
+use crate::board::{Board, Sheet};
 
 /// A daemon that does not look for so long is ill.
 const ILL_AFTER: Duration = Duration::from_secs(5);
@@ -102,7 +105,7 @@ async fn page() -> Response {
 }
 
 /// The latest, or that there is none.
-async fn latest(board: &Board) -> Result<std::sync::Arc<crate::board::Sheet>, Response> {
+async fn latest(board: &Board) -> Result<std::sync::Arc<Sheet>, Response> {
     let sheet = tokio::time::timeout(ILL_AFTER, board.get(FRESH)).await.ok().flatten();
     sheet.ok_or_else(|| (StatusCode::SERVICE_UNAVAILABLE, ILL).into_response())
 }
@@ -118,18 +121,31 @@ async fn process(
     let bad = || (StatusCode::BAD_REQUEST, "give the number of a process\n").into_response();
     let pid: u32 = pid.parse().map_err(|_| bad())?;
     let sheet = latest(&board).await?;
-    let view = &sheet.view;
-    let found = view.processes.iter().find(|process| process.placed.factors.process.id == pid);
-    let events = view.events.iter().filter(|event| event.process.id == pid);
-    let explanation = Explanation {
-        format: VIEW_FORMAT,
-        at: view.at,
-        applies: view.applies,
-        process: found.cloned(),
-        seen: sheet.snapshot.processes.iter().find(|seen| seen.id.id == pid).cloned(),
-        events: events.cloned().collect(),
-    };
-    Ok(axum::Json(explanation).into_response())
+    Ok(axum::Json(explain(&sheet, pid)).into_response())
+}
+
+/// Of one that was not seen the kernel says which process it is of, and whether there is one.
+fn explain(sheet: &Sheet, number: u32) -> Explanation {
+    let seen = Explanation::of(&sheet.view, &sheet.snapshot, number);
+    if seen.process.is_some() {
+        return seen;
+    }
+    let whose = whose(std::path::Path::new("/"), number);
+    let pid = whose.as_ref().map_or(number, |whose| whose.process.id);
+    let of_process = Explanation::of(&sheet.view, &sheet.snapshot, pid);
+    let absent = of_process.process.is_none().then(|| absent(whose, &sheet.watched));
+    Explanation { absent, ..of_process }
+}
+
+fn absent(whose: Option<Whose>, watched: &BTreeSet<TaskId>) -> Absent {
+    match whose {
+        None => Absent::Gone,
+        Some(Whose { name, is_kernel_thread: true, .. }) => Absent::KernelThread { name },
+        Some(Whose { process, name, .. }) if watched.contains(&process) => {
+            Absent::Asleep { pid: process.id, name }
+        }
+        Some(Whose { process, name, .. }) => Absent::New { pid: process.id, name },
+    }
 }
 
 async fn metrics(State(board): State<Board>) -> Result<Response, Response> {
@@ -154,6 +170,23 @@ mod tests {
         for bad in ["", "evil.example:7117", "localhost.evil.example", "127.0.0.1.evil:80", "::1"] {
             assert!(!is_this_machine(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn why_a_process_was_not_seen_is_told() {
+        let process = TaskId { id: 7, start_ticks: 9 };
+        let named = |is_kernel_thread| {
+            let name = "x".to_owned();
+            Some(Whose { process, name, is_kernel_thread })
+        };
+        let watched = BTreeSet::from([process]);
+        // Another process with the same number.
+        let another = BTreeSet::from([TaskId { start_ticks: 8, ..process }]);
+        let (pid, name) = (7, "x".to_owned());
+        assert_eq!(absent(None, &watched), Absent::Gone);
+        assert_eq!(absent(named(true), &watched), Absent::KernelThread { name: name.clone() });
+        assert_eq!(absent(named(false), &watched), Absent::Asleep { pid, name: name.clone() });
+        assert_eq!(absent(named(false), &another), Absent::New { pid, name });
     }
 
     #[test]

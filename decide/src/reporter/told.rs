@@ -2,21 +2,29 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use quartier_decide::reporter::view::{Counts, Decided, Event, Happened, What};
 use quartier_model::{Outcome, Plan, ProcessSeen, Snapshot, TaskId};
 
-/// Events kept; of older ones the decision log tells.
-const EVENTS_MAX: usize = 512;
+use super::view::{Counts, Decided, Event, Happened, What};
 
-#[derive(Debug, Default)]
+/// What happened lately.
+#[derive(Debug)]
 pub struct Told {
     events: VecDeque<Event>,
+    events_max: usize,
     /// What was decided last of those that were seen then.
     decided: BTreeMap<TaskId, Decided>,
+    /// Since it began.
     pub counts: Counts,
 }
 
 impl Told {
+    /// Keeps so many events; of older ones the decision log tells.
+    #[must_use]
+    pub fn keeping(events_max: usize) -> Self {
+        let (events, decided) = (VecDeque::new(), BTreeMap::new());
+        Self { events, events_max, decided, counts: Counts::default() }
+    }
+
     /// A plan was made.
     pub fn plan(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let at = plan.at;
@@ -58,12 +66,14 @@ impl Told {
     }
 
     fn keep(&mut self, event: Event) {
-        if self.events.len() == EVENTS_MAX {
+        self.events.push_back(event);
+        if self.events.len() > self.events_max {
             self.events.pop_front();
         }
-        self.events.push_back(event);
     }
 
+    /// What the last plan says of a process; `None`: there was none, or it was not seen then.
+    #[must_use]
     pub fn decided(&self, seen: &ProcessSeen) -> Option<Decided> {
         self.decided.get(&seen.id).cloned()
     }
@@ -100,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_latest_decision_and_the_latest_events_are_told() {
-        let mut told = Told::default();
+        let mut told = Told::keeping(512);
         (0..2000).for_each(|at| told.plan(&Snapshot::default(), &plan(at, 1, 2)));
         told.outcome(&Outcome {
             at: Nanos(2000),

@@ -1,0 +1,63 @@
+//! `quartierd` on a process with more threads than a node has CPUs, on real kernels: the kernel's hint faults say who
+//! uses which page, the threads are shared out, and their parts follow.
+
+mod common;
+
+use std::ffi::OsString;
+
+use serde_json::Value;
+
+/// One thread fills 64 MiB on a node; eight work on an eighth each, on four nodes of two CPUs. Then the same with the
+/// kernel's NUMA balancing off, when nobody can know who uses what.
+const SCRIPT: &str = r#"
+    quartier=$1 quartierd=$2 eighths=$3
+    cd /tmp && echo 1 > /proc/sys/kernel/numa_balancing
+    $eighths 64 8 pool 75 > parts & pid=$!
+    $quartierd --apply --journal journal --log log > said 2>&1 & daemon=$!
+    wait $pid || echo "a byte was wrong"
+    kill -TERM $daemon
+    wait $daemon || echo "quartierd ended with $?"
+    sed 's/^/parts /' parts
+    grep '"outcome"' log | sed 's/^/log /'
+    $quartier replay log | sed 's/^/replayed /'
+    grep '^Split' said | sed 's/^/said /'
+    echo 0 > /proc/sys/kernel/numa_balancing
+    $eighths 64 8 pool 15 > /dev/null & pid=$!
+    $quartierd > blind 2>&1 & daemon=$!
+    wait $pid
+    kill -TERM $daemon
+    grep 'kernel.numa_balancing' blind | head -n 1 | sed 's/^/blind /'
+"#;
+
+fn check(kernel: &str) {
+    let programs = [common::quartier().clone(), common::quartierd(), common::program("eighths")];
+    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
+    let command = shell.chain(programs.map(OsString::from));
+    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
+    let Some((text, said)) = common::in_guest(kernel, options, command) else { return };
+    println!("kernel {kernel}: {said}\n{text}");
+    let lines = |word: &str| -> Vec<&str> {
+        text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ')).collect()
+    };
+    let json = |line: &&str| serde_json::from_str::<Value>(line).unwrap();
+    let parts = lines("parts").first().map(json).expect("it says where its pages are");
+    let number = |name: &str| parts[name].as_u64().unwrap();
+    // First touch leaves a quarter beside its users.
+    assert!(number("right") * 2 > number("pages"), "{text}");
+    assert!(!lines("said").is_empty(), "a split was decided: {text}");
+    let moved = |line: &&str| json(line)["outcome"]["moved"].as_u64().unwrap();
+    assert!(lines("log").iter().map(moved).sum::<u64>() >= 16 << 20, "{text}");
+    assert!(lines("replayed").iter().any(|line| line.ends_with("all the same")), "{text}");
+    assert_eq!(lines("blind").len(), 1, "why it is not split is said: {text}");
+    assert!(!text.contains("was wrong") && !text.contains("ended with"), "{text}");
+}
+
+#[test]
+fn a_process_is_split_by_who_uses_its_pages_on_6_1() {
+    check("6.1");
+}
+
+#[test]
+fn a_process_is_split_by_who_uses_its_pages_on_7_3() {
+    check("7.3");
+}

@@ -1,0 +1,281 @@
+//! Which thread of a process touches which of its pages: page faults with their addresses, sampled per thread for
+//! a while, and where those pages lie.
+//!
+//! With the kernel's NUMA balancing on, a thread faults on memory that is there already now and then. But first
+//! touches fault too, and say who filled memory rather than who uses it. They are told apart by two signs: the
+//! memory is in no mapping that was there when mappings were read last, or the process grew while it faulted.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use quartier_model::{
+    BLOCK, BlockSeen, Machine, Nanos, NodeId, NodeOsId, PerNode, Touches, Unseen, Users,
+};
+
+use super::files::Files;
+use super::pages::{Mappings, PAGE};
+use super::{Kernel, LOOK_AROUND, SECOND};
+use crate::events::{Events, Fault, Faults, Refused};
+
+/// So long a process is looked at, at most,
+const LOOK_FOR: Nanos = Nanos(20 * SECOND);
+/// and not again before so long.
+const REST: Nanos = Nanos(40 * SECOND);
+/// What was seen longer ago says nothing about now. Of a process that is well placed the kernel shows little: it goes
+/// over its memory once a minute only.
+const TOUCHES_LAST: Nanos = Nanos(300 * SECOND);
+/// Touches kept of a process, and of one of its threads: at least, if it has very many, and at most.
+const TOUCHES_MAX: usize = 4096;
+const OF_THREAD_MIN: usize = 16;
+const OF_THREAD_MAX: usize = 64;
+/// Blocks that are told of a process.
+const BLOCKS_MAX: usize = 512;
+
+/// What is seen of one process's touches.
+#[derive(Debug, Default)]
+pub struct Touching {
+    /// It is to be looked at until then.
+    wanted_until: Nanos,
+    /// Of threads by their number, while they are looked at.
+    open: BTreeMap<u32, Box<dyn Faults>>,
+    /// The newest last, by thread.
+    seen: BTreeMap<u32, VecDeque<Touch>>,
+    lost: u64,
+    began: Option<Nanos>,
+    ended: Option<Nanos>,
+    /// When it was asked where the pages lie.
+    asked: Nanos,
+    /// Resident pages of its own when it was looked at last.
+    own_pages: Option<u64>,
+    unseen: Option<Unseen>,
+}
+
+/// A thread touched a page.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    at: Nanos,
+    page: u64,
+    on: Option<NodeId>,
+}
+
+/// What is needed to look at one process.
+pub struct Ask<'a> {
+    pub files: &'a mut Files,
+    pub machine: &'a Machine,
+    pub kernel: &'a dyn Kernel,
+    pub events: &'a dyn Events,
+    pub at: Nanos,
+    pub pid: u32,
+    pub mappings: Option<&'a Mappings>,
+    /// Threads that run or wait.
+    pub threads: &'a [u32],
+    /// Descriptors that may be opened.
+    pub left: usize,
+}
+
+/// Whether the kernel makes touches visible at all; `text` is `proc/sys/kernel/numa_balancing`, if there is one.
+pub fn balancing(text: Option<&[u8]>) -> Result<(), Unseen> {
+    let text = text.and_then(|text| std::str::from_utf8(text).ok());
+    let mode: u32 = text.and_then(|text| text.trim().parse().ok()).ok_or(Unseen::Unsupported)?;
+    // The second bit is about tiers of memory only.
+    if mode & 1 == 1 { Ok(()) } else { Err(Unseen::BalancingOff) }
+}
+
+impl Touching {
+    /// It has more threads than fit on a node.
+    pub fn want(&mut self, at: Nanos) {
+        self.wanted_until = at + Nanos(5 * SECOND);
+    }
+
+    pub fn is_wanted(&self, at: Nanos) -> bool {
+        at < self.wanted_until
+    }
+
+    pub fn nr_open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// For whose turn it is: those that are looked at already, then those that were not for longest.
+    pub fn turn(&self) -> (bool, Option<Nanos>) {
+        (self.open.is_empty(), self.ended)
+    }
+
+    /// It is not looked at now, and why; `None`: it need not be.
+    pub fn stop(&mut self, at: Nanos, why: Option<Unseen>) {
+        if !self.open.is_empty() {
+            self.open.clear();
+            self.ended = Some(at);
+        }
+        self.unseen = why;
+        self.forget(at);
+    }
+
+    fn forget(&mut self, at: Nanos) {
+        self.seen.retain(|_, touches| {
+            while touches.front().is_some_and(|touch| touch.at + TOUCHES_LAST < at) {
+                touches.pop_front();
+            }
+            !touches.is_empty()
+        });
+        if self.seen.is_empty() {
+            self.lost = 0;
+        }
+    }
+
+    /// Looks, and begins or ends looking.
+    pub fn look(&mut self, ask: &mut Ask<'_>) {
+        self.forget(ask.at);
+        if self.open.is_empty() {
+            if self.ended.is_none_or(|ended| ask.at >= ended + REST) {
+                self.own_pages = own_pages(ask);
+                self.began = Some(ask.at);
+                self.open(ask);
+            }
+        } else {
+            self.take(ask);
+            let is_over = self.began.is_none_or(|began| ask.at >= began + LOOK_FOR);
+            if is_over || self.is_enough(ask.threads) {
+                self.stop(ask.at, None);
+            } else {
+                self.open(ask);
+            }
+        }
+        self.locate(ask);
+    }
+
+    /// Opens what is not yet of threads that run. If that is refused, nothing stays open.
+    fn open(&mut self, ask: &mut Ask<'_>) {
+        self.open.retain(|tid, _| ask.threads.contains(tid));
+        let new: Vec<u32> =
+            ask.threads.iter().copied().filter(|tid| !self.open.contains_key(tid)).collect();
+        if 2 * (ask.left + self.open.len()) < ask.threads.len() {
+            return self.refuse(ask.at, Unseen::NoDescriptors);
+        }
+        self.unseen = None;
+        for tid in new.into_iter().take(ask.left) {
+            match ask.events.faults(tid) {
+                Ok(faults) => {
+                    self.open.insert(tid, faults);
+                }
+                Err(Refused::Ended) => {}
+                Err(Refused::NotPermitted) => return self.refuse(ask.at, Unseen::NotPermitted),
+                Err(Refused::Unsupported) => return self.refuse(ask.at, Unseen::Unsupported),
+                Err(Refused::NoDescriptors) => return self.refuse(ask.at, Unseen::NoDescriptors),
+            }
+        }
+    }
+
+    fn refuse(&mut self, at: Nanos, why: Unseen) {
+        self.open.clear();
+        self.ended = Some(at);
+        self.unseen = Some(why);
+    }
+
+    /// Takes what there is, unless it may be first touches: then none of it counts, lost ones neither.
+    fn take(&mut self, ask: &mut Ask<'_>) {
+        let before = std::mem::replace(&mut self.own_pages, own_pages(ask));
+        let mut faults: Vec<Fault> = Vec::new();
+        let lost: u64 =
+            self.open.values_mut().map(|open| open.take(&mut |fault| faults.push(fault))).sum();
+        let nr = faults.len() as u64 + lost;
+        // What the kernel counts may be late by some pages: so little growth is only then no matter if there is much
+        // else.
+        let is_growing = before
+            .zip(self.own_pages)
+            .is_none_or(|(before, now)| now > before && 4 * (now - before) >= nr);
+        let Some(mappings) = ask.mappings.filter(|_| !is_growing) else { return };
+        self.lost = self.lost.saturating_add(lost);
+        let most = (TOUCHES_MAX / ask.threads.len().max(1)).clamp(OF_THREAD_MIN, OF_THREAD_MAX);
+        for Fault { pid, tid, address } in faults {
+            if pid != ask.pid || !mappings.contains(address) {
+                continue;
+            }
+            let touches = self.seen.entry(tid).or_default();
+            touches.push_back(Touch { at: ask.at, page: address / PAGE, on: None });
+            while touches.len() > most {
+                touches.pop_front();
+            }
+        }
+    }
+
+    fn is_enough(&self, threads: &[u32]) -> bool {
+        let has_enough = |tid| self.seen.get(tid).is_some_and(|seen| seen.len() >= OF_THREAD_MAX);
+        threads.iter().all(has_enough)
+    }
+
+    /// Asks where the pages lie that were touched: they may have moved.
+    fn locate(&mut self, ask: &Ask<'_>) {
+        if self.seen.is_empty() || ask.at < self.asked + LOOK_AROUND {
+            return;
+        }
+        self.asked = ask.at;
+        let pages = self.seen.values().flatten().map(|touch| touch.page);
+        let mut pages: Vec<u64> = pages.collect();
+        pages.sort_unstable();
+        pages.dedup();
+        let addresses: Vec<u64> = pages.iter().map(|page| page * PAGE).collect();
+        let mut nodes: Vec<Option<NodeOsId>> = Vec::new();
+        if ask.kernel.nodes_of(ask.pid, &addresses, &mut nodes).is_err() {
+            nodes.clear();
+        }
+        let node_of = |page| {
+            let at = pages.binary_search(page).ok()?;
+            ask.machine.node_by_os_id((*nodes.get(at)?)?)
+        };
+        for touch in self.seen.values_mut().flatten() {
+            touch.on = node_of(&touch.page);
+        }
+    }
+
+    /// On which nodes the pages lie that a thread touched; `None`: unknown.
+    pub fn touched_by(&self, tid: u32) -> Option<PerNode> {
+        let mut touched = PerNode::new();
+        for node in self.seen.get(&tid)?.iter().filter_map(|touch| touch.on) {
+            *touched.entry(node).or_default() += 1;
+        }
+        (!touched.is_empty()).then_some(touched)
+    }
+
+    /// Who uses what; `None`: that was not asked.
+    pub fn users(&self, at: Nanos) -> Option<Users> {
+        if !self.is_wanted(at) && self.seen.is_empty() {
+            return None;
+        }
+        Some(match self.unseen {
+            Some(unseen) if self.seen.is_empty() => Users::Unknown(unseen),
+            _ => Users::Seen(Touches { blocks: self.blocks(), lost: self.lost }),
+        })
+    }
+
+    fn blocks(&self) -> Vec<BlockSeen> {
+        let mut blocks = BTreeMap::<u64, (Nanos, BlockSeen)>::new();
+        let touches = self.seen.iter();
+        for (tid, touch) in touches.flat_map(|(tid, of)| of.iter().map(move |touch| (tid, touch))) {
+            let index = touch.page / (BLOCK.0 / PAGE);
+            let new = || (touch.at, BlockSeen { index, on: touch.on, by: BTreeMap::new() });
+            let (latest, block) = blocks.entry(index).or_insert_with(new);
+            *block.by.entry(*tid).or_default() += 1;
+            if touch.at > *latest {
+                (*latest, block.on) = (touch.at, touch.on);
+            }
+        }
+        let mut blocks: Vec<_> = blocks.into_values().map(|(_, block)| block).collect();
+        if blocks.len() > BLOCKS_MAX {
+            blocks.sort_by_key(|block| std::cmp::Reverse(block.by.values().sum::<u64>()));
+            blocks.truncate(BLOCKS_MAX);
+            blocks.sort_by_key(|block| block.index);
+        }
+        blocks
+    }
+}
+
+/// Resident pages that are no file's and nobody else's: field 2 of proc(5) `statm` without field 3.
+fn own_pages(ask: &mut Ask<'_>) -> Option<u64> {
+    let text = ask.files.read(&format!("proc/{}/statm", ask.pid)).ok()??;
+    let mut fields = std::str::from_utf8(text).ok()?.split_ascii_whitespace().skip(1);
+    let (resident, shared): (u64, u64) =
+        (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    resident.checked_sub(shared)
+}
+
+#[cfg(test)]
+mod tests;
