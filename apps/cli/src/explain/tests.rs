@@ -1,6 +1,6 @@
 //! Stories of made-up processes, as a quartierd that runs tells them and as a log does.
 
-use quartier_decide::reporter::log::Line;
+use quartier_decide::reporter::log::{LOG_FORMAT, Line};
 use quartier_decide::reporter::view::{Absent, Explanation};
 use quartier_decide::reporter::{Reporter, Settings, State};
 use quartier_model::{Intensity, Nanos, NodeId, ProcessSeen, Refusal, Snapshot, Standing, TaskId};
@@ -262,12 +262,13 @@ fn a_log_that_is_cut_is_read_as_far_as_it_goes_and_what_is_no_log_is_refused() {
     assert_eq!(found.lines, 2);
     let refused = |text: &str| format!("{:#}", explain(text.as_bytes(), "log", 1).unwrap_err());
     assert_eq!(refused(""), "it is empty");
+    let ours = format!("\"format\":{LOG_FORMAT}");
     for (text, expected) in [
         ("{}\n".to_owned(), "line 1: "),
         ("{\"begin\":".to_owned(), "line 1: "),
         (format!("{}nonsense\n", whole), "line 3: "),
         (whole.lines().nth(1).unwrap().to_owned(), "line 1: nothing before it says"),
-        (whole.replacen("\"format\":1", "\"format\":9", 1), "line 1: it has format 9"),
+        (whole.replacen(&ours, "\"format\":9", 1), "line 1: it has format 9"),
         (whole.replace("\"found_on\":{\"0\"", "\"found_on\":{\"9\""), "line 2: it names nodes"),
     ] {
         let refused = refused(&text);
