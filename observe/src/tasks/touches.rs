@@ -39,7 +39,10 @@ pub struct Touching {
     open: BTreeMap<u32, Box<dyn Faults>>,
     /// The newest last, by thread.
     seen: BTreeMap<u32, VecDeque<Touch>>,
-    lost: u64,
+    /// By thread, too.
+    lost: BTreeMap<u32, u64>,
+    /// Touches kept of a thread.
+    kept_max: usize,
     began: Option<Nanos>,
     ended: Option<Nanos>,
     /// When it was asked where the pages lie.
@@ -117,7 +120,7 @@ impl Touching {
             !touches.is_empty()
         });
         if self.seen.is_empty() {
-            self.lost = 0;
+            self.lost.clear();
         }
     }
 
@@ -174,24 +177,30 @@ impl Touching {
     fn take(&mut self, ask: &mut Ask<'_>) {
         let before = std::mem::replace(&mut self.own_pages, own_pages(ask));
         let mut faults: Vec<Fault> = Vec::new();
-        let lost: u64 =
-            self.open.values_mut().map(|open| open.take(&mut |fault| faults.push(fault))).sum();
-        let nr = faults.len() as u64 + lost;
+        let mut lost: Vec<(u32, u64)> = Vec::new();
+        for (tid, open) in &mut self.open {
+            lost.push((*tid, open.take(&mut |fault| faults.push(fault))));
+        }
+        let nr = faults.len() as u64 + lost.iter().map(|(_, lost)| lost).sum::<u64>();
         // What the kernel counts may be late by some pages: so little growth is only then no matter if there is much
         // else.
         let is_growing = before
             .zip(self.own_pages)
             .is_none_or(|(before, now)| now > before && 4 * (now - before) >= nr);
         let Some(mappings) = ask.mappings.filter(|_| !is_growing) else { return };
-        self.lost = self.lost.saturating_add(lost);
-        let most = (TOUCHES_MAX / ask.threads.len().max(1)).clamp(OF_THREAD_MIN, OF_THREAD_MAX);
+        for (tid, lost) in lost {
+            let all = self.lost.entry(tid).or_default();
+            *all = all.saturating_add(lost);
+        }
+        self.kept_max =
+            (TOUCHES_MAX / ask.threads.len().max(1)).clamp(OF_THREAD_MIN, OF_THREAD_MAX);
         for Fault { pid, tid, address } in faults {
             if pid != ask.pid || !mappings.contains(address) {
                 continue;
             }
             let touches = self.seen.entry(tid).or_default();
             touches.push_back(Touch { at: ask.at, page: address / PAGE, on: None });
-            while touches.len() > most {
+            while touches.len() > self.kept_max {
                 touches.pop_front();
             }
         }
@@ -242,8 +251,15 @@ impl Touching {
         }
         Some(match self.unseen {
             Some(unseen) if self.seen.is_empty() => Users::Unknown(unseen),
-            _ => Users::Seen(Touches { blocks: self.blocks(), lost: self.lost }),
+            _ => Users::Seen(Touches { blocks: self.blocks(), lost: self.lost() }),
         })
+    }
+
+    /// What was lost of threads of which more would have been kept: of memory in small pages a thread's touches come
+    /// by the hundred at once, and 64 of them tell as much.
+    fn lost(&self) -> u64 {
+        let is_short = |tid| self.seen.get(tid).map_or(0, VecDeque::len) < self.kept_max;
+        self.lost.iter().filter(|(tid, _)| is_short(tid)).map(|(_, lost)| lost).sum()
     }
 
     fn blocks(&self) -> Vec<BlockSeen> {

@@ -213,6 +213,11 @@ fn what_was_lost_is_counted() {
     scene.fake.0.borrow_mut().faults.entry(40).or_default().1 = 7;
     let Users::Seen(Touches { blocks, lost }) = scene.look(1) else { panic!() };
     assert_eq!((blocks.len(), lost), (1, 7));
+    // Of a thread of which nothing was seen at all, too; of one that would have kept none of them, not.
+    scene.fake.0.borrow_mut().faults.entry(41).or_default().1 = 5;
+    scene.touch(40, 0..64);
+    let Users::Seen(Touches { lost, .. }) = scene.look(1) else { panic!() };
+    assert_eq!(lost, 5);
 }
 
 #[test]
