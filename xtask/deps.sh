@@ -105,6 +105,7 @@ check_results() {
     has tachyon-nox || need "tachyon, a ray tracer" "tachyon-bin-nox"
     has gmx || need "GROMACS, molecular dynamics" "gromacs gromacs-data"
     has pigz || need "pigz, a compressor" "pigz"
+    has stress-ng || need "stress-ng (UNAS's mix of processes)" "stress-ng"
 }
 
 check_deb() {

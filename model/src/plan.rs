@@ -158,6 +158,8 @@ pub enum Why {
     Standing(Standing),
     /// It is well placed.
     WellPlaced,
+    /// It hardly runs.
+    Idle,
     /// It would gain too little.
     GainsLittle {
         /// How many times as fast it would run.
@@ -193,6 +195,7 @@ impl fmt::Display for Why {
                 f.write_str(standing.reason().unwrap_or("it may be placed"))
             }
             Self::WellPlaced => f.write_str("it is where its memory is"),
+            Self::Idle => f.write_str("it hardly runs"),
             Self::GainsLittle { speedup } => write!(f, "it would run {speedup:.2} times as fast"),
             Self::PaysTooLate { after } => write!(f, "the move would pay for itself after {after}"),
             Self::Rests { until } => write!(f, "it was moved, and rests until {until}"),

@@ -4,9 +4,11 @@
 mod counted;
 mod deps;
 mod loom;
+mod mix;
 mod pages;
 mod staged;
 mod tidy;
+mod watch_cost;
 mod workspace;
 
 use std::path::{Path, PathBuf};
@@ -51,6 +53,10 @@ enum Command {
     Demo(counted::demo::Args),
     /// Count real programs under every policy, for docs/results
     Results(counted::results::Args),
+    /// Watch UNAS's mix of processes under every policy, for docs/results/mix
+    Mix(mix::Args),
+    /// Measure what quartierd takes beside many tasks, for docs/quartierd.md
+    WatchCost(watch_cost::Args),
     /// Measure what counting costs, for docs/lab.md
     CountCost(counted::cost::Args),
 }
@@ -82,6 +88,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Loom => loom::run(&Workspace::load()?),
         Command::Demo(args) => counted::demo::run(&args),
         Command::Results(args) => counted::results::run(&args),
+        Command::Mix(args) => mix::run(&args),
+        Command::WatchCost(args) => watch_cost::run(&args),
         Command::CountCost(args) => counted::cost::run(&args),
     }
 }

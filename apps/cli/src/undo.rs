@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use quartier_act::scheduler::{HoldError, Scheduler, Undone};
-use quartier_model::{Outcome, TaskId};
+use quartier_model::{Outcome, Refusal, TaskId};
 use quartier_observe::Host;
 use quartier_observe::tasks::movable_of;
 use serde::Serialize;
@@ -67,8 +67,9 @@ impl Args {
         } else {
             print(&report.text())?;
         }
-        let is_all = report.threads_refused.is_empty()
-            && report.outcomes.iter().all(|outcome| outcome.refusal.is_none());
+        // Whoever has ended has nothing left that could be taken back.
+        let is_back = |outcome: &Outcome| matches!(outcome.refusal, None | Some(Refusal::Ended));
+        let is_all = report.threads_refused.is_empty() && report.outcomes.iter().all(is_back);
         Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(STATUS_NOT_ALL) })
     }
 }
@@ -105,6 +106,10 @@ impl Report {
             text += &format!("thread {thread} is not: {why}\n");
         }
         for outcome in &self.outcomes {
+            if outcome.refusal == Some(Refusal::Ended) {
+                text += &format!("process {} has ended\n", outcome.process);
+                continue;
+            }
             text += &format!("process {}: {} moved back", outcome.process, outcome.moved);
             if outcome.stayed.0 > 0 {
                 text += &format!(", {} could not be", outcome.stayed);

@@ -100,7 +100,7 @@ pub fn is_left(
         return Some(Why::Rests { until: known.rests_until });
     }
     if process.to_place().next().is_none() {
-        return Some(Why::WellPlaced);
+        return Some(Why::Idle);
     }
     let Some(far) = process.remoteness(machine) else { return Some(Why::MemoryUnknown) };
     let crowded = contention(process, pressure).unwrap_or(0.0);

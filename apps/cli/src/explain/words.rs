@@ -103,7 +103,7 @@ impl Words<'_> {
             Some(What::Left(Why::WellPlaced))
                 if process.placed.local.is_none_or(|local| local < NEAR) =>
             {
-                "placed as well as matters: it hardly runs, or hardly suffers".to_owned()
+                "placed as well as matters: it hardly suffers".to_owned()
             }
             Some(What::Left(why)) => self.why(*why),
         }
