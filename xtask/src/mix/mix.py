@@ -71,12 +71,14 @@ def moved():
     return int(re.search(r"^pgmigrate_success (\d+)", read("/proc/vmstat"), re.M)[1]) * PAGE
 
 
-def stress(*options):
+def stress(cpus, *options):
+    """Its children inherit the CPUs."""
     name = f"/tmp/stress-{len(mix)}"
     with open(name, "w") as said:
         process = subprocess.Popen(
             ["stress-ng", *options, "--metrics-brief", "--temp-path", "/tmp", "--timeout", "3600"],
-            stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            preexec_fn=lambda: os.sched_setaffinity(0, cpus))
     mix.append((process, name))
     return process
 
@@ -94,16 +96,15 @@ def begin():
         kind = ["--vm", "1", "--vm-keep", "--vm-method", "write64", "--vm-bytes", f"{MIB}M"]
         if at % 2:
             kind = ["--memrate", "1", "--memrate-bytes", f"{MIB}M"]
-        bound.append(stress(*kind))
-        time.sleep(0.5)
-        run_on(bound[-1].pid, home)
+        bound.append(stress(home, *kind))
     until = time.time() + 300
     while any(sum(pages_on(worker(process))) < MIB << 20 for process in bound):
         if time.time() > until:
             sys.exit("memory is not filled after 300 s")
         time.sleep(1)
     methods = ["matrixprod", "int64", "queens", "prime"]
-    computing = [stress("--cpu", "1", "--cpu-method", methods[at % 4]) for at in range(HALF)]
+    anywhere = set(range(CPUS))
+    computing = [stress(anywhere, "--cpu", "1", "--cpu-method", methods[at % 4]) for at in range(HALF)]
     time.sleep(3)
     # Those with memory on node 0 run elsewhere, one on each CPU.
     far = list(range(CPUS_PER_NODE, CPUS))
@@ -114,7 +115,7 @@ def begin():
         run_on(process.pid, {cpu})
     time.sleep(3)
     for process, _ in mix:
-        run_on(process.pid, set(range(CPUS)))
+        run_on(process.pid, anywhere)
     return [worker(process) for process in bound + computing]
 
 
