@@ -1,3 +1,5 @@
+//! The table and the drawing, of made-up runs.
+
 use super::*;
 
 fn said(local: &[u64], moved_mib: u64) -> String {
