@@ -30,10 +30,6 @@ def read(path):
         return file.read()
 
 
-def node_of(cpu):
-    return cpu // CPUS_PER_NODE
-
-
 def children(pid):
     """A process with all that descend from it."""
     below = read(f"/proc/{pid}/task/{pid}/children").split()
@@ -57,13 +53,18 @@ def pages_on(pid):
     return on
 
 
+def stat(pid):
+    """Fields of proc(5) stat after the name: the first is field 3."""
+    return read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()
+
+
 def runs_on(pid):
-    """The node of the CPU that it ran on last: field 39 of proc(5) stat."""
-    return node_of(int(read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()[36]))
+    """The node of the CPU that it ran on last: field 39."""
+    return int(stat(pid)[36]) // CPUS_PER_NODE
 
 
 def cpu_seconds(pid):
-    fields = read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()
+    fields = stat(pid)
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
@@ -130,7 +131,7 @@ def look(since, workers):
 def work():
     """Bogo operations of each kind, by stress-ng's own count."""
     done = {}
-    for process, name in mix:
+    for process, _ in mix:
         process.send_signal(signal.SIGINT)
     for process, name in mix:
         process.wait(60)
@@ -146,7 +147,6 @@ workers = begin()
 filled = [sum(pages_on(pid)) for pid in workers[:HALF]]
 moved_before, since = moved(), time.time()
 look(since, workers)
-daemon = None
 if DAEMON:
     os.chdir("/tmp")
     subprocess.Popen(DAEMON, stdin=subprocess.DEVNULL, stdout=open("/tmp/daemon", "w"), stderr=subprocess.STDOUT)

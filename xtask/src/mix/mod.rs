@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use clap::ValueEnum;
 use serde::Deserialize;
 
 /// What runs in the guest.
@@ -51,7 +52,7 @@ pub struct Args {
 }
 
 /// Who brings threads and memory together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Policy {
     Nothing,
     NumaBalancing,
@@ -69,13 +70,6 @@ impl Policy {
         }
     }
 
-    fn word(self) -> &'static str {
-        match self {
-            Self::NumaBalancing => "numa-balancing",
-            other => other.name(),
-        }
-    }
-
     /// The daemon's command.
     fn daemon(self, built: &Path) -> anyhow::Result<Vec<OsString>> {
         Ok(match self {
@@ -88,6 +82,11 @@ impl Policy {
             }
         })
     }
+}
+
+/// As the command line has it, which the script hears too.
+fn policy_word(policy: Policy) -> anyhow::Result<clap::builder::PossibleValue> {
+    policy.to_possible_value().context("it has no name")
 }
 
 fn numad() -> anyhow::Result<PathBuf> {
@@ -167,19 +166,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let quartier =
         quartier.canonicalize().context("there is no release build: run `make build`")?;
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
-
     let script = quartier.with_file_name("mix.py");
     fs::write(&script, MIX).context("cannot write what runs in the guest")?;
-
     for kernel in &args.kernels {
         for cpus_per_node in &args.cpus_per_node {
             let machine = format!("4x{cpus_per_node}-{kernel}");
             let mut runs = Vec::new();
             let mut said = String::new();
             for policy in &args.policies {
+                let daemon = policy.daemon(&quartier)?;
                 for nr in 1..=args.runs {
                     eprintln!("mix: {machine}: {}, run {nr} of {}", policy.name(), args.runs);
-                    let daemon = policy.daemon(&quartier)?;
                     let text =
                         guest(&quartier, args, kernel, *cpus_per_node, &script, *policy, &daemon)
                             .with_context(|| format!("{machine}: {}", policy.name()))?;
@@ -219,7 +216,7 @@ fn guest(
         ])
         .args(["--root", "--timeout", &(args.seconds + 900).to_string(), "--", "/usr/bin/python3"])
         .arg(script)
-        .args([policy.word(), &cpus_per_node.to_string(), "4"])
+        .args([policy_word(policy)?.get_name(), &cpus_per_node.to_string(), "4"])
         .args([args.mib.to_string(), args.seconds.to_string()])
         .args(daemon)
         .stdin(Stdio::null())
