@@ -29,6 +29,8 @@ pub struct Config {
 pub struct Monitor {
     /// Between two looks at the tasks that run.
     pub period_ms: u64,
+    /// What looking at pages takes of one CPU: which mappings there are, where pages lie, who touches them.
+    pub pages_percent: f64,
     /// Files of tasks that are kept open.
     pub descriptors_max: usize,
 }
@@ -99,7 +101,7 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
 
 impl Default for Monitor {
     fn default() -> Self {
-        Self { period_ms: 200, descriptors_max: 4096 }
+        Self { period_ms: 200, pages_percent: 0.5, descriptors_max: 4096 }
     }
 }
 
@@ -196,6 +198,10 @@ impl Config {
         if !(20..=60_000).contains(&period_ms) {
             return Err(format!("monitor.period_ms = {period_ms}: give 20 to 60000"));
         }
+        let pages_percent = self.monitor.pages_percent;
+        if !(0.01..=100.0).contains(&pages_percent) {
+            return Err(format!("monitor.pages_percent = {pages_percent}: give 0.01 to 100"));
+        }
         if self.scheduler.rate_mib_per_s == 0 {
             return Err("scheduler.rate_mib_per_s = 0: give at least 1".to_owned());
         }
@@ -204,6 +210,11 @@ impl Config {
 
     pub fn period(&self) -> Duration {
         Duration::from_millis(self.monitor.period_ms)
+    }
+
+    /// What looking at pages takes of one CPU.
+    pub fn pages_part(&self) -> f64 {
+        self.monitor.pages_percent / 100.0
     }
 
     pub fn settings(&self) -> Settings {
@@ -278,6 +289,10 @@ mod tests {
         for (text, expected) in [
             ("[monitor]\nperiod_ms = \"x\"\n", "line 2, column 13: "),
             ("[monitor]\nperiod = 5\n", "line 2, column 1: unknown field `period`"),
+            (
+                "monitor.pages_percent = 0",
+                "line 1, column 25: monitor.pages_percent = 0: give 0.01",
+            ),
             ("\n\n[[tasks.pin]]\nnode = 3\n", "line 3, column 1: missing field `who`"),
             (
                 "[monitor]\nperiod_ms = 1\n",

@@ -52,7 +52,9 @@ impl Daemon {
     ) -> anyhow::Result<Self> {
         let root = std::path::Path::new("/");
         let descriptors_max = descriptors::left_of(config.monitor.descriptors_max);
-        let monitor = Monitor::new(root, machine.clone(), config.tasks.clone(), descriptors_max);
+        let mut monitor =
+            Monitor::new(root, machine.clone(), config.tasks.clone(), descriptors_max);
+        monitor.set_pages_part(config.pages_part());
         let reporter = Reporter::new(machine, config.settings(), State::default());
         let mut daemon = Self {
             config,
@@ -92,6 +94,7 @@ impl Daemon {
     /// Another configuration from now on.
     pub fn set(&mut self, config: Config) -> anyhow::Result<()> {
         self.monitor.set_rules(config.tasks.clone());
+        self.monitor.set_pages_part(config.pages_part());
         self.reporter.set(config.settings());
         self.config = config;
         self.begin_log_anew()

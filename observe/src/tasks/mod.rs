@@ -5,6 +5,7 @@
 //! CPU time that no known thread explains. Lists of mappings are read, pages asked for, and touches looked at, only as
 //! far as a small part of the time goes.
 
+mod budget;
 mod counting;
 mod files;
 mod pages;
@@ -19,7 +20,6 @@ mod whose;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::time::Duration;
 
 use quartier_model::{
     Bytes, Counting, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task,
@@ -28,6 +28,7 @@ use quartier_model::{
 
 use crate::events::{Events, LiveEvents, NoEvents};
 use crate::{CpuTimes, Host, Result, own_cpu_time, parse};
+use budget::Budgets;
 use counting::Counter;
 use files::Files;
 use pages::Random;
@@ -50,10 +51,8 @@ const LOOK_AT_STANDING: Nanos = Nanos(5 * SECOND);
 const MAPPINGS_LAST: Nanos = Nanos(10 * SECOND);
 /// A thread's CPU is asked for in one of so many periods.
 const TURNS: usize = 5;
-/// Reading lists of mappings, asking for pages, and looking at touches takes one part in so many of the time.
-const PART_FOR_MAPPINGS: u32 = 1000;
-const PART_FOR_SAMPLES: u32 = 500;
-const PART_FOR_TOUCHES: u32 = 500;
+/// What part of one CPU looking at pages takes: lists of mappings, where pages lie, and who touches them.
+const PAGES_PART: f64 = 0.005;
 
 /// It is not permitted to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,21 +102,19 @@ pub struct Monitor {
     /// When it looked, the newest last.
     looked: VecDeque<Nanos>,
     turn: usize,
-    pages: PageBudgets,
+    pages: LooksAtPages,
     events: Box<dyn Events>,
     counter: Counter,
-    touches: Budget,
     /// Whether the kernel makes touches visible.
     balancing: std::result::Result<(), Unseen>,
     /// Files that may be kept open.
     descriptors_max: usize,
 }
 
-/// What reading lists of mappings, and asking for pages, may take.
+/// What looking at pages may take, and which are looked at.
 #[derive(Debug)]
-struct PageBudgets {
-    mappings: Budget,
-    samples: Budget,
+struct LooksAtPages {
+    budgets: Budgets,
     random: Random,
 }
 
@@ -136,38 +133,6 @@ struct Around {
     asked: Nanos,
 }
 
-/// Something that may take one part in so many of the time, and at the beginning, or after it was not needed for a
-/// while, a little at once.
-#[derive(Debug)]
-struct Budget {
-    part: u32,
-    left: Duration,
-    filled: Nanos,
-}
-
-impl Budget {
-    const MOST: Duration = Duration::from_millis(50);
-
-    fn of(part: u32) -> Self {
-        Self { part, left: Self::MOST, filled: Nanos(0) }
-    }
-
-    /// What time brings.
-    fn fill(&mut self, at: Nanos) {
-        let since = at - std::mem::replace(&mut self.filled, at);
-        let more = Duration::from_nanos(since.0 / u64::from(self.part));
-        self.left = Self::MOST.min(self.left.saturating_add(more));
-    }
-
-    fn is_spent(&self) -> bool {
-        self.left.is_zero()
-    }
-
-    fn spend(&mut self, took: Duration) {
-        self.left = self.left.saturating_sub(took);
-    }
-}
-
 impl Monitor {
     /// Of the machine below a root, which is `/` but in tests.
     #[must_use]
@@ -182,14 +147,9 @@ impl Monitor {
             around: Around::default(),
             looked: VecDeque::new(),
             turn: 0,
-            pages: PageBudgets {
-                mappings: Budget::of(PART_FOR_MAPPINGS),
-                samples: Budget::of(PART_FOR_SAMPLES),
-                random: Random(0),
-            },
+            pages: LooksAtPages { budgets: Budgets::new(PAGES_PART), random: Random(0) },
             events: if is_live { Box::new(LiveEvents) } else { Box::new(NoEvents) },
             counter: Counter::default(),
-            touches: Budget::of(PART_FOR_TOUCHES),
             balancing: Err(Unseen::NotWatched),
             descriptors_max,
         }
@@ -210,6 +170,11 @@ impl Monitor {
     /// Other rules from now on.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
+    }
+
+    /// Looking at pages takes so much of one CPU from now on.
+    pub fn set_pages_part(&mut self, part: f64) {
+        self.pages.budgets.set(part);
     }
 
     /// How many processes are watched, the kernel's threads not among them.
@@ -298,7 +263,7 @@ impl Monitor {
         &'a mut self,
         at: Nanos,
         kernel: &'a dyn Kernel,
-    ) -> (Look<'a>, &'a mut BTreeMap<u32, Process>, &'a mut PageBudgets) {
+    ) -> (Look<'a>, &'a mut BTreeMap<u32, Process>, &'a mut LooksAtPages) {
         let look = Look {
             files: &mut self.files,
             machine: &self.machine,
@@ -325,8 +290,8 @@ impl Monitor {
 
     /// Mappings and samples, of those first that have waited longest, as far as the budgets go.
     fn look_at_pages(&mut self, at: Nanos, kernel: &dyn Kernel) {
-        let (mut look, processes, PageBudgets { mappings, samples, random }) =
-            self.begin_look(at, kernel);
+        let (mut look, processes, LooksAtPages { budgets, random }) = self.begin_look(at, kernel);
+        let Budgets { mappings, samples, .. } = budgets;
         mappings.fill(at);
         samples.fill(at);
         let mut busy: Vec<_> = processes.values_mut().filter(|process| process.is_busy()).collect();

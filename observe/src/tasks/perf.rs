@@ -14,7 +14,8 @@ impl Monitor {
     /// Who touches which page, of processes that are too big for a node.
     pub(super) fn look_at_touches(&mut self, at: Nanos, kernel: &dyn Kernel) {
         let (mut left, touchers) = (self.descriptors_left(), &mut 0);
-        let Self { files, machine, rules, processes, around, looked, events, touches, .. } = self;
+        let Self { files, machine, rules, processes, around, looked, events, pages, .. } = self;
+        let touches = &mut pages.budgets.touches;
         let (online, may_open) = (&around.online, 0);
         let mut look = Look { files, machine, rules, kernel, online, at, may_open };
         touches.fill(at);

@@ -106,3 +106,42 @@ fn kept(program: &Program) -> Vec<(String, String)> {
         DRAWINGS.map(|file| (format!("report-drawings/{file}"), format!("{name}-{file}")));
     reports.into_iter().chain(texts).chain(drawings).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results")
+    }
+
+    /// What the page says of each program: from its heading to the next.
+    fn sections(page: &str) -> Vec<(&str, &str)> {
+        let sections = page.split("\n## ").skip(1);
+        sections.filter_map(|section| section.split_once('\n')).collect()
+    }
+
+    #[test]
+    fn each_program_is_explained_beside_what_was_counted_of_it() {
+        let page = fs::read_to_string(folder().join("README.md")).unwrap();
+        let sections = sections(&page);
+        let names: Vec<_> = sections.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, PROGRAMS.map(|program| program.name));
+        for (program, (_, text)) in PROGRAMS.iter().zip(sections) {
+            let name = program.name;
+            assert!(text.contains(&format!("\n    {}\n", program.command)), "{name}: its command");
+            assert!(text.contains("\n**"), "{name}: whether Quartier helps");
+            for (_, file) in kept(program) {
+                assert!(folder().join(&file).exists(), "{file} is not there");
+                // Numbers are linked where people look, drawings where they want to.
+                assert!(text.contains(&format!("]({file})")), "{name}: {file} is not linked");
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_of_targets_is_of_what_was_counted() {
+        let table = fs::read_to_string(folder().join(TARGETS)).unwrap();
+        assert_eq!(table, targets::table(&PROGRAMS, &folder()).unwrap());
+    }
+}

@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 POLICY = sys.argv[1]
@@ -140,6 +141,12 @@ def work():
     return done
 
 
+def listen(daemon, since):
+    """What a daemon says, and when."""
+    for line in daemon:
+        said.append({"seconds": round(time.time() - since, 2), "line": line.rstrip()})
+
+
 mix = []
 with open("/proc/sys/kernel/numa_balancing", "w") as file:
     file.write("1" if POLICY == "numa-balancing" else "0")
@@ -147,9 +154,12 @@ workers = begin()
 filled = [sum(pages_on(pid)) for pid in workers[:HALF]]
 moved_before, since = moved(), time.time()
 look(since, workers)
+said = []
 if DAEMON:
     os.chdir("/tmp")
-    subprocess.Popen(DAEMON, stdin=subprocess.DEVNULL, stdout=open("/tmp/daemon", "w"), stderr=subprocess.STDOUT)
+    daemon = subprocess.Popen(
+        DAEMON, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    threading.Thread(target=listen, args=(daemon.stdout, since), daemon=True).start()
 while time.time() < since + SECONDS:
     time.sleep(EVERY)
     look(since, workers)
@@ -161,7 +171,7 @@ if DAEMON:
     pids = [int(path.split("/")[2]) for path in glob.glob("/proc/[0-9]*/comm") if read(path).strip() == name]
     spent = sum(map(cpu_seconds, pids))
     if not pids:
-        sys.exit(f"{name} has ended: {read('/tmp/daemon')}")
+        sys.exit(f"{name} has ended: {said}")
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
 end = {
@@ -172,4 +182,6 @@ end = {
     "daemon_cpu_seconds": spent,
     "work": work(),
 }
+for line in said:
+    print(json.dumps({"said": line}), flush=True)
 print(json.dumps({"end": end}), flush=True)

@@ -17,6 +17,10 @@ use serde::Deserialize;
 /// What runs in the guest.
 const MIX: &str = include_str!("mix.py");
 
+/// How quartierd is configured there: a guest is some 30 times slower than a machine, so that looking at as many pages takes
+/// 30 times the part of a CPU.
+const CONFIG: &str = "monitor.pages_percent = 15\n";
+
 /// So many of all bytes local is what is to be reached.
 const GOAL: f64 = 0.9;
 
@@ -77,8 +81,11 @@ impl Policy {
             Self::Numad => vec![numad()?.into()],
             Self::Quartierd => {
                 let program = built.with_file_name("quartierd").into_os_string();
-                let options = ["--apply", "--journal", "/tmp/journal", "--log", "/tmp/log"];
-                [program].into_iter().chain(options.map(OsString::from)).collect()
+                let config = built.with_file_name("mix.toml").into_os_string();
+                let options =
+                    ["--apply", "--journal", "/tmp/journal", "--log", "/tmp/log", "--config"];
+                let options = options.map(OsString::from);
+                [program].into_iter().chain(options).chain([config]).collect()
             }
         })
     }
@@ -126,6 +133,8 @@ struct End {
 #[serde(rename_all = "kebab-case")]
 enum Line {
     Look(Look),
+    /// By the daemon, for people.
+    Said(serde::de::IgnoredAny),
     End(End),
 }
 
@@ -143,6 +152,7 @@ impl Run {
         for line in said.lines().filter(|line| line.starts_with('{')) {
             match serde_json::from_str(line).with_context(|| format!("not understood: {line}"))? {
                 Line::Look(look) => looks.push(look),
+                Line::Said(_) => {}
                 Line::End(last) => end = Some(last),
             }
         }
@@ -168,6 +178,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
     let script = quartier.with_file_name("mix.py");
     fs::write(&script, MIX).context("cannot write what runs in the guest")?;
+    fs::write(quartier.with_file_name("mix.toml"), CONFIG)
+        .context("cannot write its configuration")?;
     for kernel in &args.kernels {
         for cpus_per_node in &args.cpus_per_node {
             let machine = format!("4x{cpus_per_node}-{kernel}");
