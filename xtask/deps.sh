@@ -52,6 +52,25 @@ fetch_numad() {
         echo "quartier: numad could not be fetched, so it is not compared with" >&2
 }
 
+# Servers that quartierd moves, likewise: installing them would start them here.
+servers_folder=target/servers
+
+has_servers() {
+    { has postgres || [ -e "$servers_folder/usr/lib/postgresql" ] || [ -e /usr/lib/postgresql ]; } &&
+        { has memcached || [ -e "$servers_folder/usr/bin/memcached" ]; } &&
+        { has apache2 || [ -e "$servers_folder/usr/sbin/apache2" ]; }
+}
+
+fetch_servers() {
+    mkdir -p "$servers_folder"
+    wanted=$(apt-get install --simulate --no-install-recommends postgresql memcached apache2-bin apache2-utils |
+        awk '$1 == "Inst" { print $2 }')
+    # shellcheck disable=SC2086 # A list of packages.
+    (cd "$servers_folder" && apt-get download --quiet=2 $wanted &&
+        for package in *.deb; do dpkg-deb -x "$package" . && rm "$package"; done) </dev/null >&2 ||
+        echo "quartier: PostgreSQL, memcached and Apache could not be fetched: \`cargo xtask servers\` needs them" >&2
+}
+
 # Debian's compiler wants Debian's cargo and tools; where rustup's is there, its tools are rustup's.
 check_rust() {
     if ! has rustc || ! has cargo || ! rustc --version | at_least "$wanted"; then
@@ -165,4 +184,7 @@ if [ -n "$packages" ]; then
 fi
 if { [ "$1" = build ] || [ "$1" = results ]; } && has apt-get && ! has_numad; then
     fetch_numad
+fi
+if [ "$1" = results ] && has apt-get && ! has_servers; then
+    fetch_servers
 fi

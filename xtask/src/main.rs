@@ -6,6 +6,9 @@ mod deps;
 mod loom;
 mod mix;
 mod pages;
+mod range;
+mod script;
+mod servers;
 mod staged;
 mod tidy;
 mod watch_cost;
@@ -55,6 +58,8 @@ enum Command {
     Results(counted::results::Args),
     /// Watch UNAS's mix of processes under every policy, for docs/results/mix
     Mix(mix::Args),
+    /// Load real servers while quartierd moves them, for docs/results/servers
+    Servers(servers::Args),
     /// Measure what quartierd takes beside many tasks, for docs/quartierd.md
     WatchCost(watch_cost::Args),
     /// Measure what counting costs, for docs/lab.md
@@ -89,6 +94,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => counted::demo::run(&args),
         Command::Results(args) => counted::results::run(&args),
         Command::Mix(args) => mix::run(&args),
+        Command::Servers(args) => servers::run(&args),
         Command::WatchCost(args) => watch_cost::run(&args),
         Command::CountCost(args) => counted::cost::run(&args),
     }

@@ -45,6 +45,8 @@ const LOOK_AROUND: Nanos = Nanos(SECOND);
 /// The CPU time of a process that runs, and of one that does not.
 const LOOK_AT_BUSY: Nanos = Nanos(SECOND);
 const LOOK_AT_IDLE: Nanos = Nanos(5 * SECOND);
+/// All threads of a process that does not run: one that uses CPU time is looked through sooner.
+const LOOK_THROUGH_IDLE: Nanos = Nanos(60 * SECOND);
 /// Affinities, policies, cpusets and rules.
 const LOOK_AT_STANDING: Nanos = Nanos(5 * SECOND);
 /// A list of mappings is used for so long.

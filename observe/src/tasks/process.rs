@@ -16,7 +16,9 @@ use super::standing::{self, Cpuset, Status};
 use super::stat::{Class, Stat};
 use super::thread::{Busy, Found, Watched};
 use super::touches::Touching;
-use super::{Kernel, LOOK_AT_BUSY, LOOK_AT_IDLE, LOOK_AT_STANDING, NANOS_PER_TICK};
+use super::{
+    Kernel, LOOK_AT_BUSY, LOOK_AT_IDLE, LOOK_AT_STANDING, LOOK_THROUGH_IDLE, NANOS_PER_TICK,
+};
 
 /// A process.
 #[derive(Debug)]
@@ -136,7 +138,9 @@ impl Process {
             self.is_new = self.threads.is_empty();
             self.scan(look);
             // One that has thousands of threads is looked through less often.
-            self.next_scan = look.at + Nanos(LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 256)));
+            let often = Nanos(LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 256)));
+            self.next_scan =
+                look.at + if self.is_busy() { often } else { LOOK_THROUGH_IDLE.max(often) };
         }
         self.next_look = match (self.is_new, self.is_busy()) {
             (true, _) => look.at,

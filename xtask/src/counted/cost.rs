@@ -10,6 +10,7 @@ use nix::sys::time::TimeValLike;
 
 use super::programs::{self, Program};
 use super::{MACHINE, Place};
+use crate::range;
 
 /// Options of `cargo xtask count-cost`.
 #[derive(Debug, clap::Args)]
@@ -54,14 +55,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             every.push(seconds(&counted)? / without);
             some.push(seconds(&sampled)? / without);
         }
-        println!(
-            "{name}: {} {}, 1 set in {sample} {}",
-            args.geometry,
-            range(&mut every),
-            range(&mut some)
-        );
+        println!("{name}: {} {}, 1 set in {sample} {}", args.geometry, words(&every), words(&some));
     }
     Ok(())
+}
+
+fn words(ratios: &[f64]) -> String {
+    range::words(ratios, 2).unwrap_or_else(|| "not counted".to_owned())
 }
 
 /// CPU time of a guest that runs a program, and of all that serves it.
@@ -95,13 +95,4 @@ fn children_seconds() -> anyhow::Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot ask for CPU time")?;
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(micros as f64 / 1e6)
-}
-
-fn range(ratios: &mut [f64]) -> String {
-    ratios.sort_by(f64::total_cmp);
-    match ratios {
-        [] => "not counted".to_owned(),
-        [least, .., greatest] => format!("{least:.2} to {greatest:.2}"),
-        [one] => format!("{one:.2}"),
-    }
 }

@@ -1,7 +1,7 @@
 """Runs in a guest: half of the processes compute, half go over memory that is far from them. Whoever is asked to mends
 that, and it is looked who comes to be beside its memory, and when. A line of JSON for each look, and one at the end.
 
-    mix.py POLICY CPUS_PER_NODE NODES MIB SECONDS COMMAND...
+    mix.py CPUS_PER_NODE NODES POLICY MIB SECONDS COMMAND...
 
 COMMAND is the daemon that mends it. All memory is filled on node 0, whose CPUs are given to those that compute; as many
 processes as there are CPUs run. Nobody has an affinity when it begins.
@@ -16,25 +16,15 @@ import sys
 import threading
 import time
 
-POLICY = sys.argv[1]
-CPUS_PER_NODE, NODES, MIB, SECONDS = map(int, sys.argv[2:6])
+from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, stat
+
+CPUS_PER_NODE, NODES = map(int, sys.argv[1:3])
+POLICY = sys.argv[3]
+MIB, SECONDS = map(int, sys.argv[4:6])
 DAEMON = sys.argv[6:]
 CPUS = CPUS_PER_NODE * NODES
 HALF = CPUS // 2
 EVERY = 2
-PAGE = 4096
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def read(path):
-    with open(path) as file:
-        return file.read()
-
-
-def children(pid):
-    """A process with all that descend from it."""
-    below = read(f"/proc/{pid}/task/{pid}/children").split()
-    return [pid] + [each for child in below for each in children(int(child))]
 
 
 def run_on(pid, cpus):
@@ -42,35 +32,8 @@ def run_on(pid, cpus):
         os.sched_setaffinity(each, cpus)
 
 
-def pages_on(pid):
-    """Bytes per node, of what is its own."""
-    on = [0] * NODES
-    for line in read(f"/proc/{pid}/numa_maps").splitlines():
-        if "file=" in line:
-            continue
-        size = int(re.search(r"kernelpagesize_kB=(\d+)", line)[1]) << 10 if "kernelpagesize" in line else PAGE
-        for node, pages in re.findall(r" N(\d+)=(\d+)", line):
-            on[int(node)] += int(pages) * size
-    return on
-
-
-def stat(pid):
-    """Fields of proc(5) stat after the name: the first is field 3."""
-    return read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()
-
-
-def runs_on(pid):
-    """The node of the CPU that it ran on last: field 39."""
-    return int(stat(pid)[36]) // CPUS_PER_NODE
-
-
-def cpu_seconds(pid):
-    fields = stat(pid)
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def moved():
-    return int(re.search(r"^pgmigrate_success (\d+)", read("/proc/vmstat"), re.M)[1]) * PAGE
+def own_pages(pid):
+    return pages_on(pid, NODES)
 
 
 def stress(cpus, *options):
@@ -87,7 +50,7 @@ def stress(cpus, *options):
 
 def worker(process):
     """The one of its processes that has its memory, or computes."""
-    return max(children(process.pid), key=lambda pid: (sum(pages_on(pid)), pid))
+    return max(children(process.pid), key=lambda pid: (sum(own_pages(pid)), pid))
 
 
 def begin():
@@ -100,7 +63,7 @@ def begin():
             kind = ["--memrate", "1", "--memrate-bytes", f"{MIB}M"]
         bound.append(stress(home, *kind))
     until = time.time() + 300
-    while any(sum(pages_on(worker(process))) < MIB << 20 for process in bound):
+    while any(sum(own_pages(worker(process))) < MIB << 20 for process in bound):
         if time.time() > until:
             sys.exit("memory is not filled after 300 s")
         time.sleep(1)
@@ -122,7 +85,7 @@ def begin():
 
 
 def look(since, workers):
-    per_process = [(runs_on(pid), pages_on(pid)) for pid in workers]
+    per_process = [(cpu_of(stat(pid)) // CPUS_PER_NODE, own_pages(pid)) for pid in workers]
     local = sum(on[node] for node, on in per_process)
     resident = sum(sum(on) for _, on in per_process)
     line = {"seconds": round(time.time() - since, 2), "local_bytes": local, "resident_bytes": resident}
@@ -151,7 +114,7 @@ mix = []
 with open("/proc/sys/kernel/numa_balancing", "w") as file:
     file.write("1" if POLICY == "numa-balancing" else "0")
 workers = begin()
-filled = [sum(pages_on(pid)) for pid in workers[:HALF]]
+filled = [sum(own_pages(pid)) for pid in workers[:HALF]]
 moved_before, since = moved(), time.time()
 look(since, workers)
 said = []
@@ -169,7 +132,7 @@ if DAEMON:
     name = os.path.basename(DAEMON[0])
     # numad goes into the background.
     pids = [int(path.split("/")[2]) for path in glob.glob("/proc/[0-9]*/comm") if read(path).strip() == name]
-    spent = sum(map(cpu_seconds, pids))
+    spent = sum(cpu_seconds(stat(pid)) for pid in pids)
     if not pids:
         sys.exit(f"{name} has ended: {said}")
     for pid in pids:

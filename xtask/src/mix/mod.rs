@@ -8,18 +8,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use serde::Deserialize;
 
+use crate::script::{self, Guest, Look, Script};
+
 /// What runs in the guest.
 const MIX: &str = include_str!("mix.py");
-
-/// How quartierd is configured there: a guest is some 30 times slower than a machine, so that looking at as many pages takes
-/// 30 times the part of a CPU.
-const CONFIG: &str = "monitor.pages_percent = 15\n";
 
 /// So many of all bytes local is what is to be reached.
 const GOAL: f64 = 0.9;
@@ -75,25 +72,13 @@ impl Policy {
     }
 
     /// The daemon's command.
-    fn daemon(self, built: &Path) -> anyhow::Result<Vec<OsString>> {
+    fn daemon(self, script: &Script, config: &Path) -> anyhow::Result<Vec<OsString>> {
         Ok(match self {
             Self::Nothing | Self::NumaBalancing => Vec::new(),
             Self::Numad => vec![numad()?.into()],
-            Self::Quartierd => {
-                let program = built.with_file_name("quartierd").into_os_string();
-                let config = built.with_file_name("mix.toml").into_os_string();
-                let options =
-                    ["--apply", "--journal", "/tmp/journal", "--log", "/tmp/log", "--config"];
-                let options = options.map(OsString::from);
-                [program].into_iter().chain(options).chain([config]).collect()
-            }
+            Self::Quartierd => script::quartierd(&script.built("quartierd"), config),
         })
     }
-}
-
-/// As the command line has it, which the script hears too.
-fn policy_word(policy: Policy) -> anyhow::Result<clap::builder::PossibleValue> {
-    policy.to_possible_value().context("it has no name")
 }
 
 fn numad() -> anyhow::Result<PathBuf> {
@@ -103,20 +88,6 @@ fn numad() -> anyhow::Result<PathBuf> {
     programs
         .find(|program| program.exists())
         .context("numad is not there: sh xtask/deps.sh results")
-}
-
-/// Where processes and their memory were at one time.
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct Look {
-    seconds: f64,
-    local_bytes: u64,
-    resident_bytes: u64,
-}
-
-impl Look {
-    fn local(&self) -> f64 {
-        self.local_bytes as f64 / self.resident_bytes.max(1) as f64
-    }
 }
 
 /// What was spent, and what was done meanwhile.
@@ -162,81 +133,72 @@ impl Run {
 
     /// When the goal was first reached, seconds; `None`: not at all.
     fn reached(&self) -> Option<f64> {
-        self.looks.iter().find(|look| look.local() >= GOAL).map(|look| look.seconds)
+        self.looks
+            .iter()
+            .find(|look| look.local().is_some_and(|local| local >= GOAL))
+            .map(|look| look.seconds)
     }
 
-    fn last(&self) -> f64 {
-        self.looks.last().map_or(0.0, Look::local)
+    fn last(&self) -> Option<f64> {
+        self.looks.last().and_then(Look::local)
     }
 }
 
 /// Runs the mix everywhere.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let quartier = crate::release_build()?;
-    let quartier =
-        quartier.canonicalize().context("there is no release build: run `make build`")?;
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
-    let script = quartier.with_file_name("mix.py");
-    fs::write(&script, MIX).context("cannot write what runs in the guest")?;
-    fs::write(quartier.with_file_name("mix.toml"), CONFIG)
-        .context("cannot write its configuration")?;
+    let script = Script::new("mix.py", MIX)?;
+    let config = script.beside("mix.toml", script::CONFIG)?;
     for kernel in &args.kernels {
         for cpus_per_node in &args.cpus_per_node {
-            let machine = format!("4x{cpus_per_node}-{kernel}");
-            let mut runs = Vec::new();
-            let mut said = String::new();
-            for policy in &args.policies {
-                let daemon = policy.daemon(&quartier)?;
-                for nr in 1..=args.runs {
-                    eprintln!("mix: {machine}: {}, run {nr} of {}", policy.name(), args.runs);
-                    let text =
-                        guest(&quartier, args, kernel, *cpus_per_node, &script, *policy, &daemon)
-                            .with_context(|| format!("{machine}: {}", policy.name()))?;
-                    said += &text;
-                    runs.push(Run::of(*policy, &text)?);
-                }
-            }
-            let path = |kind: &str| args.out.join(format!("{machine}.{kind}"));
-            fs::write(path("jsonl"), said)?;
-            let table = table::of(&runs);
-            println!("{machine}\n{table}");
-            fs::write(path("txt"), table)?;
-            fs::write(path("svg"), drawing::of(&runs, &machine)?)?;
+            let guest = Guest {
+                kernel,
+                cpus_per_node: *cpus_per_node,
+                // Memory of all that use it is on the first node at first, with as much to spare.
+                mib_per_node: args.mib * cpus_per_node * 2 * 2 + 512,
+                timeout_s: args.seconds + 900,
+            };
+            let (runs, said) = runs(args, &script, guest, &config)?;
+            keep(args, &guest.name(), &runs, &said)?;
         }
     }
     Ok(())
 }
 
-fn guest(
-    quartier: &Path,
+/// All policies in one guest; gives what was said too.
+fn runs(
     args: &Args,
-    kernel: &str,
-    cpus_per_node: u32,
-    script: &Path,
-    policy: Policy,
-    daemon: &[OsString],
-) -> anyhow::Result<String> {
-    // Memory of all that use it is on the first node at first, with as much to spare.
-    let node_mib = args.mib * cpus_per_node * 2 * 2 + 512;
-    let output = Command::new(quartier)
-        .args(["lab", "run", "--kernel", kernel, "--nodes", "4"])
-        .args([
-            "--cpus-per-node",
-            &cpus_per_node.to_string(),
-            "--mem",
-            &format!("{}M", 4 * node_mib),
-        ])
-        .args(["--root", "--timeout", &(args.seconds + 900).to_string(), "--", "/usr/bin/python3"])
-        .arg(script)
-        .args([policy_word(policy)?.get_name(), &cpus_per_node.to_string(), "4"])
-        .args([args.mib.to_string(), args.seconds.to_string()])
-        .args(daemon)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run quartier")?;
-    ensure!(output.status.success(), "the guest ended with {}", output.status);
-    String::from_utf8(output.stdout).context("what it said is no text")
+    script: &Script,
+    guest: Guest<'_>,
+    config: &Path,
+) -> anyhow::Result<(Vec<Run>, String)> {
+    let (mut runs, mut said) = (Vec::new(), String::new());
+    for policy in &args.policies {
+        let word = policy.to_possible_value().context("it has no name")?;
+        let numbers = [args.mib, args.seconds].map(|number| number.to_string());
+        let words = [word.get_name()].into_iter().chain(numbers.iter().map(String::as_str));
+        let words: Vec<_> =
+            words.map(OsString::from).chain(policy.daemon(script, config)?).collect();
+        for nr in 1..=args.runs {
+            let name = guest.name();
+            eprintln!("mix: {name}: {}, run {nr} of {}", policy.name(), args.runs);
+            let text = script.run(guest, &words);
+            let text = text.with_context(|| format!("{name}: {}", policy.name()))?;
+            said += &text;
+            runs.push(Run::of(*policy, &text)?);
+        }
+    }
+    Ok((runs, said))
+}
+
+fn keep(args: &Args, machine: &str, runs: &[Run], said: &str) -> anyhow::Result<()> {
+    let path = |kind: &str| args.out.join(format!("{machine}.{kind}"));
+    let table = table::of(runs);
+    println!("{machine}\n{table}");
+    fs::write(path("jsonl"), said)?;
+    fs::write(path("txt"), table)?;
+    fs::write(path("svg"), drawing::of(runs, machine)?)?;
+    Ok(())
 }
 
 #[cfg(test)]

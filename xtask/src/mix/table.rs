@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{GOAL, Policy, Run};
+use crate::range;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -29,7 +30,7 @@ pub fn of(runs: &[Run]) -> String {
             policy.name(),
             runs.len(),
             reached(runs),
-            spread(runs, 0, "%", |run| Some(100.0 * run.last())),
+            spread(runs, 0, " %", |run| Some(100.0 * run.last()?)),
             spread(runs, 0, "", |run| Some(run.end.moved_bytes as f64 / MIB)),
             spread(runs, 2, "", |run| {
                 let least = run.end.least_bytes;
@@ -47,26 +48,17 @@ pub fn of(runs: &[Run]) -> String {
 /// Not reached is not a time.
 fn reached(runs: &[&Run]) -> String {
     let times: Vec<f64> = runs.iter().filter_map(|run| run.reached()).collect();
-    match times.len() {
-        0 => "never".to_owned(),
-        nr if nr == runs.len() => between(&times, 0, ""),
-        nr => format!("{}; {} never", between(&times, 0, ""), runs.len() - nr),
+    match range::words(&times, 0) {
+        None => "never".to_owned(),
+        Some(words) if times.len() == runs.len() => words,
+        Some(words) => format!("{words}; {} never", runs.len() - times.len()),
     }
 }
 
 fn spread(runs: &[&Run], digits: usize, unit: &str, of: impl Fn(&Run) -> Option<f64>) -> String {
     let numbers: Option<Vec<f64>> = runs.iter().map(|run| of(run)).collect();
-    numbers.map_or_else(|| "–".to_owned(), |numbers| between(&numbers, digits, unit))
-}
-
-fn between(numbers: &[f64], digits: usize, unit: &str) -> String {
-    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-    let greatest = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    match (format!("{least:.digits$}"), format!("{greatest:.digits$}")) {
-        (least, greatest) if least == greatest => format!("{least}{unit}"),
-        (least, greatest) => format!("{least}–{greatest}{unit}"),
-    }
+    let words = numbers.and_then(|numbers| range::words(&numbers, digits));
+    words.map_or_else(|| "–".to_owned(), |words| words + unit)
 }
 
 /// Of each kind of work, the mean beside that of the first policy.

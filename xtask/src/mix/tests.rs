@@ -19,7 +19,7 @@ fn said(local: &[u64], moved_mib: u64) -> String {
 fn when_the_goal_was_reached_is_the_first_look_with_as_much() {
     let run = Run::of(Policy::Numad, &said(&[10, 89, 90, 70], 50)).unwrap();
     assert_eq!(run.reached(), Some(2.0));
-    assert!((run.last() - 0.7).abs() < 1e-9);
+    assert!((run.last().unwrap() - 0.7).abs() < 1e-9);
     assert_eq!(Run::of(Policy::Numad, &said(&[10, 89], 50)).unwrap().reached(), None);
 }
 

@@ -1,0 +1,53 @@
+"""What scripts that run in a guest ask of its kernel."""
+import os
+import re
+
+PAGE = 4096
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def children(pid):
+    """A process with all that descend from it."""
+    below = read(f"/proc/{pid}/task/{pid}/children").split()
+    return [pid] + [each for child in below for each in children(int(child))]
+
+
+def threads(pid):
+    return [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+
+
+def pages_on(pid, nodes, is_counted=lambda line: "file=" not in line):
+    """Bytes per node of some of its mappings; what is its own if nobody says which."""
+    on = [0] * nodes
+    for line in read(f"/proc/{pid}/numa_maps").splitlines():
+        if not is_counted(line):
+            continue
+        size = int(re.search(r"kernelpagesize_kB=(\d+)", line)[1]) << 10 if "kernelpagesize" in line else PAGE
+        for node, pages in re.findall(r" N(\d+)=(\d+)", line):
+            on[int(node)] += int(pages) * size
+    return on
+
+
+def stat(pid, tid=None):
+    """Fields of proc(5) stat after the name, of a process or one of its threads: the first is field 3."""
+    path = f"/proc/{pid}/stat" if tid is None else f"/proc/{pid}/task/{tid}/stat"
+    return read(path).rsplit(")", 1)[1].split()
+
+
+def cpu_of(fields):
+    """Where it ran last: field 39."""
+    return int(fields[36])
+
+
+def cpu_seconds(fields):
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def moved():
+    """Bytes that the kernel has moved between nodes since it started."""
+    return int(re.search(r"^pgmigrate_success (\d+)", read("/proc/vmstat"), re.M)[1]) * PAGE
