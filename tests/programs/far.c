@@ -1,6 +1,6 @@
 // Runs far from its memory: fills so many MiB on one CPU, is found on another then, and uses all of it from
 // wherever it is put. Says twice a second where its pages are, and how many of them are local, until it is ended or so many seconds
-// have passed.
+// have passed. After SIGUSR1 only root may ask about it.
 //
 //     far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS
 #include "hazard.h"
@@ -21,6 +21,11 @@ static void run_anywhere(void) {
     must(!sched_setaffinity(0, sizeof cpus, &cpus), "affinity");
 }
 
+static void hide(int signal) {
+    (void)signal;
+    prctl(PR_SET_DUMPABLE, 0);
+}
+
 static void say(double since, const char *data, size_t size, unsigned long rounds) {
     static void *pages[ASKED];
     static int at[ASKED];
@@ -38,6 +43,7 @@ static void say(double since, const char *data, size_t size, unsigned long round
 
 int main(int argc, char **argv) {
     must(argc == 5, "far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS");
+    signal(SIGUSR1, hide);
     size_t size = strtoul(argv[1], NULL, 10) << 20;
     double seconds = strtod(argv[4], NULL);
     run_on(atoi(argv[2]));

@@ -11,7 +11,7 @@ use crate::slices::{SLICES_MAX, Slice};
 use crate::words::{clean, shortened};
 
 /// The format that this version writes and reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Commands of an owner, all together, that are believed: at one a nanosecond they take 292 years.
 /// Sums need no more than 64 bits then.
@@ -103,6 +103,9 @@ pub struct Mark {
     pub at: Moment,
     /// Instructions of the program so far, on all CPUs.
     pub instructions: u64,
+    /// Seconds since the guest began, by a clock; absent where its own time is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_seconds: Option<f64>,
     /// All counts so far.
     pub snapshot: Snapshot,
 }
@@ -218,6 +221,11 @@ impl Recording {
         }
         if !self.slices.is_sorted_by(|a, b| a.instructions < b.instructions) {
             return impossible("its slices are not in order of time".to_owned());
+        }
+        let is_time =
+            |mark: &Mark| mark.guest_seconds.is_none_or(|seconds| (0.0..1e9).contains(&seconds));
+        if !self.marks.iter().all(is_time) {
+            return impossible("its clock shows no time".to_owned());
         }
         self.marks.iter().try_for_each(|mark| self.check_snapshot(&mark.snapshot))
     }

@@ -40,7 +40,7 @@ fn snapshot(reads: u64, words: u64) -> Snapshot {
 }
 
 fn mark(at: Moment, reads: u64, words: u64) -> Mark {
-    Mark { at, instructions: 1000 * reads, snapshot: snapshot(reads, words) }
+    Mark { at, instructions: 1000 * reads, guest_seconds: None, snapshot: snapshot(reads, words) }
 }
 
 fn recording(marks: Vec<Mark>) -> Recording {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use quartier_count::{Ending, FORMAT, Mark, Moment, Slices, Taken, instructions};
 use quartier_marker::{Facts, WORDS};
@@ -49,6 +50,7 @@ pub struct Machine {
     ram: Ram,
     system: Arc<System>,
     phase: AtomicU8,
+    began: Instant,
     is_written: AtomicBool,
     /// Which CPU runs, where all run in one thread.
     current: AtomicUsize,
@@ -105,6 +107,7 @@ impl Machine {
             ram: Ram::map(arguments.layout.clone())?,
             system: system.map_err(|error| error.to_string())?,
             phase: AtomicU8::new(Phase::Before as u8),
+            began: Instant::now(),
             is_written: AtomicBool::new(false),
             current: AtomicUsize::new(0),
             areas: Mutex::default(),
@@ -248,7 +251,13 @@ impl Machine {
     /// Keeps what was counted so far.
     pub fn mark(&self, at: Moment) {
         let snapshot = self.system.snapshot();
-        self.marks().push(Mark { at, instructions: instructions(&snapshot), snapshot });
+        let guest_seconds = Some(self.began.elapsed().as_secs_f64());
+        self.marks().push(Mark {
+            at,
+            instructions: instructions(&snapshot),
+            guest_seconds,
+            snapshot,
+        });
     }
 
     fn marks(&self) -> MutexGuard<'_, Vec<Mark>> {

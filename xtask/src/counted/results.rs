@@ -31,9 +31,12 @@ pub struct Args {
     /// The kernel that they run on
     #[arg(long, default_value = "7.3")]
     kernel: String,
-    /// How many times as long what acts by the clock waits: a counted guest is so much slower
-    #[arg(long, default_value_t = 200)]
-    slow_clocks: u32,
+    /// How many times as long what acts by the clock waits: as much slower as a counted guest is, or a number
+    #[arg(long, default_value = "auto")]
+    slow_clocks: String,
+    /// Leave what was counted by the guest's own clock as it is
+    #[arg(long)]
+    only_slowed: bool,
     /// Runs of each policy
     #[arg(long, default_value_t = 2)]
     runs: u32,
@@ -57,9 +60,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let place = Place::new(args.quartier.as_deref(), &args.work)?;
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
-    let (runs, slow_clocks) = (args.runs.to_string(), args.slow_clocks.to_string());
+    let runs = args.runs.to_string();
     let common = ["--kernel", &args.kernel, "--runs", &runs];
-    let slowed = ["--slow-clocks", &slow_clocks, "--recordings", RECORDINGS];
+    let slowed = ["--slow-clocks", &args.slow_clocks, "--recordings", RECORDINGS];
     let slowed = [&common[..], &slowed].concat();
     let unslowed = [&common[..], &["--policies", BY_THE_CLOCK]].concat();
     for program in &wanted {
@@ -70,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let slowed: Vec<_> = slowed.iter().copied().chain(policies).collect();
         place.compare(program, &folder, &slowed, "report").context(program.name)?;
         place.look_again(&folder, RECORDINGS, "whole").context(program.name)?;
-        if program.is_counted_by_the_clock() {
+        if program.is_counted_by_the_clock() && !args.only_slowed {
             place.compare(program, &folder, &unslowed, "by-the-clock").context(program.name)?;
         }
         keep(program, &folder, &args.out).context(program.name)?;

@@ -9,11 +9,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use quartier_count::{CompareError, Comparison, CountedRun, Policy, html, svg, text};
 use quartier_lab::CPUS_MAX;
 
 use super::counting::{Counting, CountingArgs, words};
-use super::guest::GuestArgs;
+use super::guest::{GuestArgs, SlowClocks};
 use super::outputs::{OutputArgs, Shown};
 use crate::numbers::number;
 use crate::say;
@@ -34,6 +35,8 @@ Examples:
   quartier lab compare --policies first-touch,quartier --runs 5 -- ./program
   quartier lab compare --cpus-per-node 4 --sweep 1,4,8 --html compare.html -- ./program -t{cpus}
       Also on 1, 4 and 8 of the 16 CPUs: a curve of speed-up for each policy
+  quartier lab compare --slow-clocks auto -- ./program
+      Clocks wait as many times longer as the program does, as if it ran on a machine
   quartier lab compare --hand 'numactl --cpunodebind=0,1 --membind=0,1' -- ./program
       The best placement by hand is one of those given; else one that is found by trying
   quartier lab compare --hand-instead './program --first-touch-in-threads' -- ./program
@@ -117,7 +120,12 @@ impl Args {
         let counting = Counting::new(&self.counting, &self.guest)?;
         let topology = self.guest.topology()?;
         let (points, nr_cpus) = (point::points(&topology, &self.sweep)?, topology.nr_cpus() as u32);
-        let request = self.guest.request(&self.command)?;
+        if self.guest.slow_clocks == SlowClocks::Auto && counting.is_repeatable() {
+            bail!(
+                "with --repeatable an instruction is a nanosecond: give --slow-clocks a number, not auto"
+            );
+        }
+        let request = self.guest.request_with(&self.command, 1)?;
         let begin = |folder: &PathBuf| Journal::begin(folder, words(&self.command), nr_cpus);
         let mut counter = Counter {
             request,
@@ -132,26 +140,41 @@ impl Args {
             interrupts: Interrupts::new()?,
         };
         for point in &points {
+            let slow_clocks = self.slow_clocks(&mut counter, point);
+            let slow_clocks = slow_clocks.map_err(|error| interrupted(error, &counter))?;
             for policy in self.wanted() {
-                let ways = policies::ways(policy, &self.by_hand, point, self.guest.slow_clocks);
+                let ways = policies::ways(policy, &self.by_hand, point, slow_clocks);
                 let counted = counter.count_policy(policy, point, ways, self.runs as usize);
-                counted.map_err(|error| match error.downcast_ref::<Interrupted>() {
-                    Some(_) => error.context(counter.kept()),
-                    None => error,
-                })?;
+                counted.map_err(|error| interrupted(error, &counter))?;
             }
         }
         Ok((words(&self.command), nr_cpus, counter.runs))
     }
 
+    /// How many times as long clocks wait from now on.
+    fn slow_clocks(&self, counter: &mut Counter, point: &Point) -> anyhow::Result<u32> {
+        counter.request.slow_clocks = match self.guest.slow_clocks {
+            SlowClocks::Times(times) => times,
+            SlowClocks::Auto => counter.slowdown(point)?,
+        };
+        Ok(counter.request.slow_clocks)
+    }
+
     /// Runs with so many CPUs, at most.
     fn nr_runs(&self, point: &Point) -> usize {
-        let of = |policy| match policies::ways(policy, &self.by_hand, point, self.guest.slow_clocks)
-        {
+        let of = |policy| match policies::ways(policy, &self.by_hand, point, 1) {
             Ok(ways) => ways.len() + self.runs as usize - 1,
             Err(_) => 0,
         };
         self.wanted().into_iter().map(of).sum()
+    }
+}
+
+/// Says what is left of runs that were interrupted.
+fn interrupted(error: anyhow::Error, counter: &Counter) -> anyhow::Error {
+    match error.downcast_ref::<Interrupted>() {
+        Some(_) => error.context(counter.kept()),
+        None => error,
     }
 }
 

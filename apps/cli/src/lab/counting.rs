@@ -129,6 +129,11 @@ impl Counting {
         })
     }
 
+    /// Whether an instruction is a nanosecond.
+    pub fn is_repeatable(&self) -> bool {
+        self.is_repeatable
+    }
+
     /// Runs a request with `run` and gives what was counted of its command, with how the run went.
     pub fn count(
         &self,
@@ -149,6 +154,10 @@ impl Counting {
             machine: Machine { cpus_per_node: report.cpus.clone() },
             mode,
         })?;
+        if self.is_repeatable {
+            // An instruction is a nanosecond there.
+            recording.marks.iter_mut().for_each(|mark| mark.guest_seconds = None);
+        }
         if let Some(line) = &self.load {
             recording.under_load = true;
             // Of a server's threads, those that begin meanwhile are no phase of it.

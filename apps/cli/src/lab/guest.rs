@@ -5,15 +5,14 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use quartier_lab::{
     Cache, CpusPerNode, Distances, Input, KernelSpec, Memory, Request, Streams, Topology, prepare,
     resolve_program,
 };
-
-use crate::numbers::number;
 
 /// What guest to boot, and how.
 #[derive(Debug, clap::Args)]
@@ -55,12 +54,16 @@ pub struct GuestArgs {
     /// the guest's clock
     ///
     /// The kernel's NUMA balancing and khugepaged; with `lab compare` also numad and Quartier's rounds, for
-    /// which `quartier run` has the same option otherwise.
+    /// which `quartier run` has the same option otherwise. `lab compare` finds N by one run more if it is `auto`: how
+    /// many times its modelled time the command takes in the guest.
     #[arg(
-        long, value_name = "N", default_value_t = 1, hide_default_value = true,
-        allow_negative_numbers = true, value_parser = number(1..=10_000u32)
+        long,
+        value_name = "N|auto",
+        default_value = "1",
+        hide_default_value = true,
+        allow_negative_numbers = true
     )]
-    pub slow_clocks: u32,
+    pub slow_clocks: SlowClocks,
     /// End the run after this many seconds
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
@@ -70,9 +73,42 @@ pub struct GuestArgs {
     hang_timeout: u64,
 }
 
+/// How many times as long clocks wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowClocks {
+    Times(u32),
+    /// As many times as the guest is slower.
+    Auto,
+}
+
+/// The most that clocks are slowed.
+pub const SLOWEST: u32 = 10_000;
+
+impl FromStr for SlowClocks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(times @ 1..=SLOWEST) => Ok(Self::Times(times)),
+            _ if text == "auto" => Ok(Self::Auto),
+            _ => Err(format!("give a number from 1 to {SLOWEST}, or auto")),
+        }
+    }
+}
+
 impl GuestArgs {
     /// What to run, with everything that it needs found or fetched.
     pub fn request(&self, command: &[OsString]) -> anyhow::Result<Request> {
+        match self.slow_clocks {
+            SlowClocks::Times(times) => self.request_with(command, times),
+            SlowClocks::Auto => bail!(
+                "--slow-clocks auto is for `lab compare`, which has a run to find out from: give a number"
+            ),
+        }
+    }
+
+    /// The same, with clocks that wait so many times as long.
+    pub fn request_with(&self, command: &[OsString], slow_clocks: u32) -> anyhow::Result<Request> {
         let topology = self.topology()?;
         // Before anything is fetched for it: a misspelt command is told at once.
         let directory = std::env::current_dir().context("cannot find the working directory")?;
@@ -89,7 +125,7 @@ impl GuestArgs {
             request.writable.push(folder);
         }
         request.as_root = self.root;
-        request.slow_clocks = self.slow_clocks;
+        request.slow_clocks = slow_clocks;
         request.kernel_args.clone_from(&self.kernel_arg);
         request.kvm = self.kvm;
         request.five_levels = self.five_levels;

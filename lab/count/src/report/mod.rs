@@ -58,6 +58,9 @@ pub struct Report {
     pub service: Service,
     /// Modelled time. Not measured.
     pub modelled: Modelled,
+    /// How long that part took in the guest, seconds; absent where the guest has no clock. Not a time of any machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_seconds: Option<f64>,
     /// The machine that was modelled, with the cost parameters that all modelled numbers follow from.
     pub geometry: Geometry,
     /// When the phases began and ended, instructions of the program; of the whole run.
@@ -127,6 +130,13 @@ impl Report {
         Some(modelled::milliseconds(cycles, &self.geometry))
     }
 
+    /// How many times the modelled time the guest took.
+    #[must_use]
+    pub fn slowdown(&self) -> Option<f64> {
+        let modelled_ms = self.modelled.phase_ms.filter(|ms| *ms > 0.0)?;
+        Some(1000.0 * self.guest_seconds? / modelled_ms)
+    }
+
     /// What a recording says about a phase.
     ///
     /// # Errors
@@ -160,6 +170,7 @@ impl Report {
             levels: levels::of(&counted),
             service: Service::of(&counted.program),
             modelled: Modelled::new(&counted),
+            guest_seconds: seconds_between(from, to),
             moments: moments.collect(),
             slices: recording.slices.clone(),
             notes,
@@ -218,6 +229,11 @@ fn bounds<'a>(
             Ok((from, end.ok_or(ReportError::NoEnd)?))
         }
     }
+}
+
+/// What passed between two marks, if both know the time.
+fn seconds_between(from: &Mark, to: &Mark) -> Option<f64> {
+    Some((to.guest_seconds? - from.guest_seconds?).max(0.0))
 }
 
 /// Sums what would need more than 64 bits only in a recording that [`Recording::check`] refuses.

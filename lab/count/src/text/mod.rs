@@ -235,6 +235,10 @@ fn modelled(out: &mut String, report: &Report) {
             or_none(stalls_percent(report), percent),
         ),
     );
+    if let (Some(seconds), Some(times)) = (report.guest_seconds, report.slowdown()) {
+        let line = format!("the guest took {seconds:.1} s for that, {times:.0} times as long");
+        paragraph(out, "  ", &line);
+    }
     let peak = modelled.peak_utilisation;
     paragraph(
         out,

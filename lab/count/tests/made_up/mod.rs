@@ -172,7 +172,7 @@ impl MadeUp {
                 link: 1.34,
             },
         };
-        Mark { at, instructions: self.instructions(part), snapshot }
+        Mark { at, instructions: self.instructions(part), guest_seconds: None, snapshot }
     }
 
     fn instructions(&self, part: Part) -> u64 {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use quartier_count::numbers::of;
 use quartier_count::{AS_IT_IS, CountedRun, Phase, Policy, Recording, Report};
 use quartier_lab::{Error, Input, Request, STATUS_REFUSED, Streams, resolve_program, run};
@@ -18,6 +18,7 @@ use super::journal::Journal;
 use super::point::Point;
 use super::policies::Way;
 use crate::lab::counting::Counting;
+use crate::lab::guest::SLOWEST;
 use crate::lab::progress;
 
 /// What is kept of what a command says on standard error.
@@ -82,6 +83,33 @@ impl Counter {
         }
         self.nr_begun = end;
         Ok(())
+    }
+
+    /// How many times its modelled time the command takes in the guest: one run under first touch, of which nothing else
+    /// is kept.
+    pub fn slowdown(&mut self, point: &Point) -> anyhow::Result<u32> {
+        self.interrupts.check()?;
+        progress("a run to find out how much slower the guest is");
+        self.request.slow_clocks = 1;
+        let counted = self.run(point, &Way::as_it_is());
+        self.interrupts.check()?;
+        let report = counted?.and_then(|recording| {
+            Report::new(&recording, self.phase).map_err(|error| error.to_string())
+        });
+        let slowdown = report.and_then(|report| {
+            report.slowdown().ok_or_else(|| "no CPU executed any of the program".to_owned())
+        });
+        match slowdown {
+            // As casts go: never below 0.
+            Ok(times) => {
+                let times = (times.round() as u32).clamp(1, SLOWEST);
+                progress(&format!("clocks wait {times} times as long"));
+                Ok(times)
+            }
+            Err(why) => bail!(
+                "cannot tell how much slower the guest is: {why}; give --slow-clocks a number instead of auto"
+            ),
+        }
     }
 
     /// Runs under first touch: by hand as well, of somebody who binds nothing.

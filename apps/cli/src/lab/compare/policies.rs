@@ -108,6 +108,11 @@ impl Way {
         }
     }
 
+    /// Nothing is set.
+    pub fn as_it_is() -> Self {
+        Self::before::<&str>(&[])
+    }
+
     fn instead(words: &Words) -> Self {
         let way = Self::before(&words.0);
         let detail = way.detail.map(|detail| format!("instead: {detail}"));
@@ -166,7 +171,7 @@ pub fn ways(
     slow_clocks: u32,
 ) -> Result<Vec<Way>, String> {
     match policy {
-        Policy::FirstTouch => Ok(vec![Way::before::<&str>(&[])]),
+        Policy::FirstTouch => Ok(vec![Way::as_it_is()]),
         Policy::Interleave => {
             program("numactl")?;
             Ok(vec![Way::before(&["numactl", "--interleave=all"])])
@@ -174,7 +179,7 @@ pub fn ways(
         Policy::NumaBalancing => Ok(vec![Way {
             is_balanced: true,
             detail: Some("numa_balancing=enable".to_owned()),
-            ..Way::before::<&str>(&[])
+            ..Way::as_it_is()
         }]),
         Policy::Numad => {
             let numad = program(NUMAD)?;
@@ -183,7 +188,7 @@ pub fn ways(
             let interval = format!("{seconds}:{seconds}");
             let detail = Some(format!("numad -i {interval}"));
             let beside = vec![numad.into_os_string(), "-i".into(), interval.into()];
-            Ok(vec![Way { beside, detail, ..Way::before::<&str>(&[]) }])
+            Ok(vec![Way { beside, detail, ..Way::as_it_is() }])
         }
         Policy::Hand => Ok(by_hand.ways(point)),
         Policy::Quartier | Policy::QuartierBalanced => {
