@@ -15,6 +15,10 @@ const CPUS_MAX: u64 = 16;
 const FRESH_PAGES: u64 = 256;
 const FRESH_SHARE: u64 = 16;
 
+/// While data comes, so many looks are taken in the time of the first wait: the sooner it is seen that no more comes, the
+/// less is used from afar before the round.
+const LOOKS_AT_GROWTH: u64 = 4;
+
 /// What waits for several threads to run, or for the program to have all its data, does not wait
 /// longer than this many times as long as it was to wait anyway.
 const PATIENCE: u64 = 8;
@@ -108,9 +112,13 @@ impl Rounds {
         now_nanos.saturating_sub(self.waits_since_nanos) >= self.wait_nanos
     }
 
-    /// Whether there is time for it, where it may be due. The next look comes later than this one did.
+    /// Whether there is time for it, where it may be due. The next look comes later than this one did, but while data
+    /// keeps coming: it is soon to be used by several then.
     pub(super) fn is_affordable(&mut self, seen: Seen) -> bool {
-        self.ask_nanos = (2 * self.ask_nanos).min(self.longest_nanos);
+        self.ask_nanos = match self.grows {
+            true => self.first_nanos / LOOKS_AT_GROWTH,
+            false => (2 * self.ask_nanos).min(self.longest_nanos),
+        };
         self.may_work(seen)
     }
 
@@ -233,6 +241,18 @@ mod tests {
         assert_eq!(asks, [200, 400, 800]);
         assert_eq!(program.run(4.0, 10, 0), [10]);
         assert_eq!(program.rounds.ask_within_nanos(), Some(200 * MS));
+    }
+
+    #[test]
+    fn while_data_comes_it_is_looked_at_often() {
+        let mut program = Program::new(60_000);
+        program.run(1.0, 300, 0);
+        assert!(program.rounds.ask_within_nanos() > Some(1000 * MS));
+        // One thread fills it.
+        program.run(1.0, 10, 500);
+        assert_eq!(program.rounds.ask_within_nanos(), Some(25 * MS));
+        program.run(1.0, 10, 0);
+        assert_eq!(program.rounds.ask_within_nanos(), Some(50 * MS));
     }
 
     #[test]
