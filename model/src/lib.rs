@@ -13,6 +13,7 @@ mod snapshot;
 mod synthetic;
 mod units;
 mod users;
+mod working_sets;
 
 pub use counting::Counting;
 pub use cpulist::{CpuList, CpuListError};
@@ -26,3 +27,4 @@ pub use snapshot::{NodeSeen, PerNode, ProcessSeen, Snapshot, Standing, Task, Tas
 pub use synthetic::{SyntheticError, SyntheticSpec};
 pub use units::{Bytes, Distance, Nanos, ParseBytesError};
 pub use users::{BLOCK, BlockSeen, Touches, Unseen, Users};
+pub use working_sets::WorkingSets;

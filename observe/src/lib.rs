@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod cpus;
+pub mod damon;
 mod error;
 pub mod events;
 mod gathered;

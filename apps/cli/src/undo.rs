@@ -7,6 +7,7 @@ use anyhow::Context;
 use quartier_act::scheduler::{HoldError, Scheduler, Undone};
 use quartier_model::{Outcome, Refusal, TaskId};
 use quartier_observe::Host;
+use quartier_observe::damon::stop_left_behind;
 use quartier_observe::tasks::movable_of;
 use serde::Serialize;
 
@@ -57,6 +58,9 @@ struct Refused {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if stop_left_behind(Path::new("/")) {
+            say::sentence("stopped DAMON, which a quartierd had left running");
+        }
         let undone = match self.journal.exists() {
             true => undo(&self.journal)?,
             false => Undone::default(),

@@ -198,3 +198,12 @@ fn a_report_that_cannot_be_written_is_told_before_a_guest_boots() {
         }
     }
 }
+
+#[test]
+fn how_much_slower_a_guest_is_cannot_be_found_out_without_a_run_before() {
+    for verb in ["run", "count"] {
+        let mut command = Command::new(common::quartier());
+        command.args(["lab", verb, "--slow-clocks", "auto", "--", "true"]).stdin(Stdio::null());
+        assert_refused(&command.output().unwrap(), "is for `lab compare`");
+    }
+}

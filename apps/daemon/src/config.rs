@@ -33,6 +33,8 @@ pub struct Monitor {
     pub pages_percent: f64,
     /// Files of tasks that are kept open.
     pub descriptors_max: usize,
+    /// Whether working sets are watched through DAMON, of which a machine has but one.
+    pub damon: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -101,7 +103,7 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
 
 impl Default for Monitor {
     fn default() -> Self {
-        Self { period_ms: 200, pages_percent: 0.5, descriptors_max: 4096 }
+        Self { period_ms: 200, pages_percent: 0.5, descriptors_max: 4096, damon: false }
     }
 }
 

@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::Context;
 use quartier_act::scheduler::{Order, Scheduler, nothing_done};
 use quartier_decide::reporter::log::{LOG_FORMAT, Line};
 use quartier_decide::reporter::told::Told;
 use quartier_decide::reporter::{Reporter, State};
 use quartier_model::{
     Counting, Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task,
-    ThreadSeen, Why,
+    ThreadSeen, Why, WorkingSets,
 };
+use quartier_observe::damon::stop_left_behind;
 use quartier_observe::tasks::{Monitor, movable_of};
 
 use crate::board::Board;
@@ -24,6 +26,8 @@ use crate::{say, supervisor, view};
 
 /// Events that are told; of older ones the decision log tells.
 const EVENTS_MAX: usize = 512;
+
+const NO_THREAD: &str = "cannot start a thread that watches working sets";
 
 /// While pages move the program's turn comes this often.
 const SLICE: Duration = Duration::from_millis(20);
@@ -38,8 +42,9 @@ pub struct Daemon {
     log: Option<Log>,
     told: Told,
     board: Board,
-    /// As it was said last.
+    /// As they were said last.
     counting: Counting,
+    working_sets: WorkingSets,
     began: Instant,
 }
 
@@ -55,6 +60,11 @@ impl Daemon {
         let mut monitor =
             Monitor::new(root, machine.clone(), config.tasks.clone(), descriptors_max);
         monitor.set_pages_part(config.pages_part());
+        // Of one that was killed; without a journal another one may still be there.
+        if scheduler.is_some() && stop_left_behind(root) {
+            say::sentence("stopped DAMON, which an earlier quartierd had left running");
+        }
+        monitor.watch_working_sets(config.monitor.damon).context(NO_THREAD)?;
         let reporter = Reporter::new(machine, config.settings(), State::default());
         let mut daemon = Self {
             config,
@@ -65,6 +75,7 @@ impl Daemon {
             told: Told::keeping(EVENTS_MAX),
             board: Board::new(),
             counting: Counting::default(),
+            working_sets: WorkingSets::default(),
             began: Instant::now(),
         };
         daemon.log = log.map(|path| Log::begin(&path, &daemon.line_to_begin())).transpose()?;
@@ -95,6 +106,7 @@ impl Daemon {
     pub fn set(&mut self, config: Config) -> anyhow::Result<()> {
         self.monitor.set_rules(config.tasks.clone());
         self.monitor.set_pages_part(config.pages_part());
+        self.monitor.watch_working_sets(config.monitor.damon).context(NO_THREAD)?;
         self.reporter.set(config.settings());
         self.config = config;
         self.begin_log_anew()
@@ -114,6 +126,7 @@ impl Daemon {
 
     /// A period: looks, decides, and begins what is to be done.
     pub fn look(&mut self) -> anyhow::Result<()> {
+        self.say_what_is_known();
         let at = self.now();
         let live = Live { scheduler: self.scheduler.as_ref(), error: RefCell::new(None) };
         let snapshot = self.monitor.look(at, &live)?;
@@ -124,14 +137,10 @@ impl Daemon {
             scheduler.borrow_mut().sweep(at)?;
         }
         self.told.counts.looks += 1;
-        if self.monitor.counting() != self.counting {
-            self.counting = self.monitor.counting();
-            say::sentence(&self.counting.to_string());
-        }
         let triggers = self.reporter.triggers(&snapshot);
         if self.board.is_wanted() {
             let applies = self.scheduler.is_some();
-            let view = view::of(&self.reporter, &self.told, applies, self.counting, &snapshot);
+            let view = view::of(&self.reporter, &self.told, applies, &self.monitor, &snapshot);
             self.board.put(view, snapshot, self.monitor.watched().collect());
         }
         if triggers.is_empty() {
@@ -146,6 +155,17 @@ impl Daemon {
         self.write(&decided)?;
         let Line::Decided { snapshot, plan } = &decided else { return Ok(()) };
         plan.steps.iter().try_for_each(|step| self.begin(at, snapshot, step))
+    }
+
+    fn say_what_is_known(&mut self) {
+        if self.monitor.counting() != self.counting {
+            self.counting = self.monitor.counting();
+            say::sentence(&self.counting.to_string());
+        }
+        if self.monitor.working_sets() != self.working_sets {
+            self.working_sets = self.monitor.working_sets();
+            say::sentence(&self.working_sets.to_string());
+        }
     }
 
     fn begin(&mut self, at: Nanos, snapshot: &Snapshot, step: &Step) -> anyhow::Result<()> {

@@ -5,21 +5,23 @@ use std::time::SystemTime;
 use quartier_decide::reporter::Reporter;
 use quartier_decide::reporter::told::Told;
 use quartier_decide::reporter::view::View;
-use quartier_model::{Counting, Snapshot};
+use quartier_model::Snapshot;
+use quartier_observe::tasks::Monitor;
 
 /// As of a snapshot.
 pub fn of(
     reporter: &Reporter,
     told: &Told,
     applies: bool,
-    counting: Counting,
+    monitor: &Monitor,
     snapshot: &Snapshot,
 ) -> View {
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     View {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         unix_ms: unix.as_millis().try_into().unwrap_or(u64::MAX),
-        counting,
+        counting: monitor.counting(),
+        working_sets: monitor.working_sets(),
         ..View::of(reporter, told, applies, snapshot)
     }
 }

@@ -1,6 +1,6 @@
 //! From a snapshot to what is shown of it.
 
-use quartier_model::{Counting, CpuId, Machine, NodeId, ProcessSeen, Snapshot};
+use quartier_model::{Counting, CpuId, Machine, NodeId, ProcessSeen, Snapshot, WorkingSets};
 
 use super::told::Told;
 use super::view::{Explanation, NodeView, ProcessView, VIEW_FORMAT, View};
@@ -22,6 +22,7 @@ impl View {
             window: snapshot.window,
             applies,
             counting: Counting::default(),
+            working_sets: WorkingSets::default(),
             settings: Some(reporter.settings().clone()),
             nodes: nodes.map(|(id, seen)| node(machine, snapshot, id, seen)).collect(),
             distances: machine.distances().rows.clone(),
@@ -89,6 +90,7 @@ fn process(told: &Told, seen: &ProcessSeen, placed: Placed) -> ProcessView {
         age: seen.age,
         standing: seen.standing,
         resident: seen.resident,
+        working_set: seen.working_set,
         threads: seen.threads.len() as u32,
         held: held.count() as u32,
         placed,

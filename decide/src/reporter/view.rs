@@ -2,6 +2,7 @@
 
 use quartier_model::{
     Bytes, Counting, Distance, Nanos, NodeOsId, Outcome, ProcessSeen, Standing, Step, TaskId, Why,
+    WorkingSets,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,9 @@ pub struct View {
     /// Whether threads' instructions and cache misses are counted.
     #[serde(default)]
     pub counting: Counting,
+    /// Whether it is known how much of their memory processes use.
+    #[serde(default)]
+    pub working_sets: WorkingSets,
     /// What decisions go by.
     pub settings: Option<Settings>,
     /// By [`quartier_model::NodeId`].
@@ -90,6 +94,9 @@ pub struct ProcessView {
     pub standing: Standing,
     /// Its own resident memory.
     pub resident: Option<Bytes>,
+    /// How much of that it used lately.
+    #[serde(default)]
+    pub working_set: Option<Bytes>,
     /// Threads that ran or waited.
     pub threads: u32,
     /// Those of them that are held on a node.

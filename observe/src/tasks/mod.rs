@@ -17,6 +17,7 @@ pub(crate) mod stat;
 mod thread;
 mod touches;
 mod whose;
+mod working_sets;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -36,6 +37,7 @@ use process::{Look, Process};
 pub use rules::{Pin, Rules, Who};
 use thread::PERIODS;
 pub use whose::{Whose, whose};
+use working_sets::Watching;
 
 const SECOND: u64 = 1_000_000_000;
 /// A tick of the kernel's interfaces (`USER_HZ`, 100 on every architecture that Debian has).
@@ -105,6 +107,7 @@ pub struct Monitor {
     looked: VecDeque<Nanos>,
     turn: usize,
     pages: LooksAtPages,
+    watching: Watching,
     events: Box<dyn Events>,
     counter: Counter,
     /// Whether the kernel makes touches visible.
@@ -150,6 +153,7 @@ impl Monitor {
             looked: VecDeque::new(),
             turn: 0,
             pages: LooksAtPages { budgets: Budgets::new(PAGES_PART), random: Random(0) },
+            watching: Watching::default(),
             events: if is_live { Box::new(LiveEvents) } else { Box::new(NoEvents) },
             counter: Counter::default(),
             balancing: Err(Unseen::NotWatched),
@@ -248,6 +252,7 @@ impl Monitor {
         });
         self.look_at_pages(at, kernel);
         self.look_at_touches(at, kernel);
+        self.look_at_working_sets(at);
         self.count(at);
         Ok(self.snapshot(at, kernel))
     }

@@ -16,6 +16,7 @@ use super::standing::{self, Cpuset, Status};
 use super::stat::{Class, Stat};
 use super::thread::{Busy, Found, Watched};
 use super::touches::Touching;
+use super::working_sets::Usage;
 use super::{
     Kernel, LOOK_AT_BUSY, LOOK_AT_IDLE, LOOK_AT_STANDING, LOOK_THROUGH_IDLE, NANOS_PER_TICK,
 };
@@ -40,6 +41,7 @@ pub struct Process {
     standing: Option<Standings>,
     pub sample: Sample,
     pub touching: Touching,
+    pub usage: Usage,
 }
 
 /// Whether it may be placed, and where.
@@ -93,11 +95,17 @@ impl Process {
             standing: None,
             sample: Sample::default(),
             touching: Touching::default(),
+            usage: Usage::default(),
         })
     }
 
     pub fn is_busy(&self) -> bool {
         self.threads.values().any(|thread| thread.busy.is_some())
+    }
+
+    /// What it has of its own, as it was asked last.
+    pub fn resident(&self) -> Option<quartier_model::Bytes> {
+        self.standing.as_ref()?.resident
     }
 
     /// Descriptors of it that are kept open.
@@ -360,7 +368,7 @@ impl Process {
             cpus: standing.cpuset.cpus.clone(),
             mems: standing.cpuset.mems.as_ref().map(nodes),
             resident: standing.resident,
-            working_set: None,
+            working_set: self.usage.working_set(at),
             sample: self.sample.found.clone(),
             sampled_at: self.sample.taken.filter(|_| self.sample.found.is_some()),
             users: self.touching.users(at),

@@ -94,8 +94,10 @@ impl Story {
         self.heading(format!("{}, process {pid}{thread}", printable(&process.name)));
         let memory = process.resident.map_or_else(
             || "how much memory of its own it has is unknown".to_owned(),
-            |resident| format!("{} of its own memory", resident),
+            |resident| format!("{resident} of its own memory"),
         );
+        let used = process.working_set.map(|used| format!(", of which it used {used} lately"));
+        let memory = memory + &used.unwrap_or_default();
         self.text(format!(
             "  began {} {}; {} ran or waited, {} held; {memory}",
             time(process.age),

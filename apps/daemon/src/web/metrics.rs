@@ -176,6 +176,7 @@ mod tests {
             window: Nanos(0),
             applies: true,
             counting: Default::default(),
+            working_sets: Default::default(),
             settings: None,
             nodes: vec![node],
             distances: Vec::new(),

@@ -1,0 +1,98 @@
+//! `quartierd` asks DAMON how much of its memory a process uses, on real kernels; leaves alone what somebody else has set up
+//! there, and nothing behind.
+
+mod common;
+
+use std::ffi::OsString;
+
+/// One has 192 MiB and uses 24.
+const SCRIPT: &str = r#"
+    quartier=$1 quartierd=$2 uses=$3
+    cd /tmp && printf 'monitor.damon = true\nmonitor.pages_percent = 15\n' > config
+    nr=/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds
+    $uses 192 24 600 & pid=$!
+    sleep 3
+    begin() { $quartierd --apply --journal journal --config config >> said 2>&1 & daemon=$!; }
+    begin
+    for look in $(seq 40); do
+        sleep 1
+        $quartier explain $pid > explained && grep -q 'used .* lately' explained && break
+    done
+    sed 's/^/explained /' explained
+    kill -TERM $daemon; wait $daemon || echo "quartierd ended with $?"
+    echo "stopped $(cat $nr)"
+    begin
+    sleep 4
+    echo "watching $(cat $nr)"
+    kill -9 $daemon; wait $daemon 2> /dev/null
+    $quartier undo --journal journal 2>&1 | sed 's/^/undone /'
+    echo "undone-nr $(cat $nr)"
+    echo 1 > $nr
+    begin
+    sleep 4
+    kill -TERM $daemon; wait $daemon || echo "quartierd ended with $?"
+    echo "of-others $(cat $nr)"
+    sed 's/^/said /' said
+    kill $pid
+"#;
+
+fn run(kernel: &str) -> Option<String> {
+    let programs = [common::quartier().clone(), common::quartierd(), common::program("uses")];
+    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
+    let command = shell.chain(programs.map(OsString::from));
+    let options = ["--nodes", "2", "--cpus-per-node", "1", "--root", "--timeout", "300"];
+    let (text, said) = common::in_guest(kernel, options, command)?;
+    println!("kernel {kernel}: {said}\n{text}");
+    assert!(!text.contains("ended with"), "{text}");
+    Some(text)
+}
+
+fn lines<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ')).collect()
+}
+
+fn check(kernel: &str) {
+    let Some(text) = run(kernel) else { return };
+    let explained = lines(&text, "explained").join("\n");
+    let (_, used) = explained.split_once("of which it used ").expect("it is known");
+    let (number, unit) = used
+        .split_once(" lately")
+        .unwrap()
+        .0
+        .split_at(used.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap());
+    let mib = number.parse::<f64>().unwrap()
+        * match unit.trim().chars().next() {
+            Some('M') => 1.0,
+            Some('K') => 1.0 / 1024.0,
+            _ => panic!("{unit}: {text}"),
+        };
+    // Regions follow what is used, and do not end where it does.
+    assert!((12.0..=96.0).contains(&mib), "{mib} MiB of 24: {text}");
+    assert_eq!(lines(&text, "stopped"), ["0"], "{text}");
+    assert_eq!(lines(&text, "watching"), ["1"], "{text}");
+    assert!(lines(&text, "undone").iter().any(|line| line.contains("stopped DAMON")), "{text}");
+    assert_eq!(lines(&text, "undone-nr"), ["0"], "{text}");
+    assert_eq!(lines(&text, "of-others"), ["1"], "what is somebody else's stays: {text}");
+    let said = lines(&text, "said").join("\n");
+    assert!(
+        said.contains("watched by DAMON") && said.contains("somebody else uses DAMON"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_a_process_uses_is_known_on_6_12() {
+    check("6.12");
+}
+
+#[test]
+fn what_a_process_uses_is_known_on_7_3() {
+    check("7.3");
+}
+
+#[test]
+fn a_kernel_without_damon_is_said_to_have_none() {
+    let Some(text) = run("6.1") else { return };
+    assert!(lines(&text, "said").join("\n").contains("has no DAMON"), "{text}");
+    assert!(!text.contains("lately: "), "{text}");
+}

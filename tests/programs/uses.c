@@ -1,0 +1,16 @@
+// Has so many MiB, and uses some of them, over and over, for so many seconds.
+//
+//     uses MIB_OF_ALL MIB_USED SECONDS
+#include "hazard.h"
+
+int main(int argc, char **argv) {
+    must(argc == 4, "uses MIB_OF_ALL MIB_USED SECONDS");
+    size_t all = strtoul(argv[1], NULL, 10) * MIB, used = strtoul(argv[2], NULL, 10) * MIB;
+    double end = seconds_now() + strtod(argv[3], NULL);
+    char *data = map(all);
+    memset(data, 1, all);
+    unsigned long sum = 0;
+    while (seconds_now() < end)
+        for (size_t at = 0; at < used; at += 64) sum += data[at]++;
+    return sum == 0;
+}
