@@ -296,7 +296,8 @@ impl Scheduler {
     /// may not be touched any more.
     ///
     /// # Errors
-    /// When the journal cannot be written. All have been let go then, but are still in it.
+    /// When the journal cannot be written. All have been let go then, but are still in it. Those that may not be touched
+    /// stay in it as well, for whoever may.
     pub fn release(
         &mut self,
         of: Option<TaskId>,
@@ -305,7 +306,9 @@ impl Scheduler {
         for (thread, held) in self.holds().of(of) {
             let released = holds::release(*thread, held);
             refused.extend(released.err().map(|error| (*thread, error)));
-            freed.push(free(held.process, *thread));
+            if !is_still_held(released) {
+                freed.push(free(held.process, *thread));
+            }
         }
         freed.into_iter().try_for_each(|entry| self.journal.write(entry))?;
         Ok(refused)
@@ -331,6 +334,14 @@ impl Scheduler {
             self.journal.write(as_before.unwrap_or(free(task.process, task.thread)))?;
         }
         Ok(done)
+    }
+}
+
+/// Whether a thread has the affinity that we gave it after all.
+fn is_still_held(released: Result<(), HoldError>) -> bool {
+    match released {
+        Err(HoldError::NotPermitted | HoldError::Cpuset) => true,
+        Ok(()) | Err(HoldError::Ended | HoldError::SetBySomebody) => false,
     }
 }
 

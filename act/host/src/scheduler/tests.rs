@@ -123,6 +123,26 @@ fn who_is_placed_by_somebody_meanwhile_is_his() {
 }
 
 #[test]
+fn who_could_not_be_let_go_stays_in_the_journal() {
+    let Some(scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    scene.carry_out(&mut scheduler, Kind::Gather, Some(0));
+    // None of the CPUs that it had are left to it.
+    let mut held = scheduler.holds().get(&scene.task).unwrap().clone();
+    let as_it_was = std::mem::replace(&mut held.before, Mask::from(&CpuBits::EMPTY));
+    scheduler.journal.write(Entry::Hold(scene.task.thread, held.clone())).unwrap();
+    let refused = scheduler.release(None).unwrap();
+    assert_eq!(refused, [(scene.task.thread, HoldError::Cpuset)]);
+    drop(scheduler);
+    let mut next = scene.scheduler();
+    assert_eq!(next.holds().len(), 1);
+    held.before = as_it_was;
+    next.journal.write(Entry::Hold(scene.task.thread, held)).unwrap();
+    assert_eq!((next.release(None).unwrap(), next.holds().len()), (Vec::new(), 0));
+    assert_eq!(cpus(&scene.sleeper), scene.whole);
+}
+
+#[test]
 fn why_pages_stay_is_said() {
     let Some(mut scene) = Scene::new() else { return };
     let mut scheduler = scene.scheduler();
