@@ -101,6 +101,8 @@ check_build() {
     has numactl || need "numactl (tests bind programs with it)" "numactl"
     has valgrind || need "valgrind (the lab's caches are compared with its cachegrind)" "valgrind"
     has redis-benchmark || need "Redis (a test counts a server under load)" "redis-tools"
+    # Large, so nobody gets it for a test that is skipped without.
+    [ -z "${CI:-}" ] || has chromium || need "Chromium (a test looks at quartierd's page)" "chromium"
     # Any one of these: crates are fetched over TLS.
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
         [ -e /etc/ssl/cert.pem ] || need "certificates (to fetch crates)" "ca-certificates"
