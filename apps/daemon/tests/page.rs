@@ -38,6 +38,24 @@ fn quartierd(folder: &Path) -> (Ends, SocketAddr) {
     (daemon, at)
 }
 
+/// Waits until the daemon has seen a process run.
+fn wait_until_seen(at: SocketAddr, id: u32) {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let mut connection = TcpStream::connect(at).unwrap();
+        let ask =
+            format!("GET /processes/{id} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
+        connection.write_all(ask.as_bytes()).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        if answer.contains("\"process\":{") {
+            return;
+        }
+        assert!(Instant::now() < until, "it is not seen to run: {answer}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
 /// Something that runs, so that there is a process to show.
 fn busy() -> Ends {
     let spins = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
@@ -77,6 +95,7 @@ fn a_browser_shows_nodes_processes_and_why_one_is_where_it_is() {
     let (_daemon, at) = quartierd(folder.path());
     let spins = busy();
     let id = spins.0.id();
+    wait_until_seen(at, id);
     let Some(page) = drawn(folder.path(), &format!("http://{at}/#{id}")) else { return };
     let state = between(&page, "id=\"state\"", "</p>");
     assert!(state.contains("only says what it would do"), "{state}");
