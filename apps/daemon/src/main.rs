@@ -37,10 +37,28 @@ const STATUS_REFUSED: u8 = 2;
 const STATUS_FAILED: u8 = 1;
 
 fn main() -> ExitCode {
-    run(&Args::parse()).unwrap_or_else(|error| {
-        say::sentence(&format!("{error:#}"));
-        ExitCode::from(STATUS_REFUSED)
-    })
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        // Help and version go to standard output, as clap prints them.
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => return refuse(&one_sentence(&error)),
+    };
+    run(&args).unwrap_or_else(|error| refuse(&format!("{error:#}")))
+}
+
+fn refuse(sentence: &str) -> ExitCode {
+    say::sentence(sentence);
+    ExitCode::from(STATUS_REFUSED)
+}
+
+/// What is wrong with the command line, without the lines about what would be right.
+fn one_sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let is_help = |line: &&str| line.starts_with("Usage:") || line.starts_with("tip:");
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let what: Vec<_> = lines.take_while(|line| !is_help(line)).collect();
+    let what = what.join(" ");
+    format!("{}; see `quartierd --help`", what.strip_prefix("error: ").unwrap_or(&what))
 }
 
 /// An error is a refusal; what went wrong later is said here.

@@ -95,3 +95,15 @@ fn a_configuration_is_checked_without_more() {
     let missing = check(&folder.path().join("missing.toml"));
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");
 }
+
+#[test]
+fn a_mistake_on_the_command_line_is_one_sentence() {
+    for words in [&["--aply"][..], &["--check", "--apply"], &["now"], &["--journal"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quartierd"));
+        let output = command.args(words).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.starts_with("quartierd: ") && said.contains("quartierd --help"), "{said}");
+        assert!(said.contains(words.last().unwrap()), "{said}");
+    }
+}
