@@ -29,6 +29,9 @@ pub struct Args {
     /// Threads of all that compute; the rest sleeps
     #[arg(long, default_value_t = 100)]
     busy: u32,
+    /// CPUs' worth of work of those that compute, all together; they sleep in between [default: all that they get]
+    #[arg(long, value_name = "CPUS")]
+    load: Option<f64>,
     /// How long
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -147,7 +150,12 @@ fn crowd(args: &Args, program: &Path) -> anyhow::Result<Ends> {
     let compiled =
         Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(program).arg(&source).status();
     ensure!(compiled.context("cannot run cc")?.success(), "cc failed");
-    let numbers = [args.processes, args.threads_each, args.busy].map(|number| number.to_string());
+    // Each of them, in each period of the program.
+    const PERIOD_US: f64 = 50_000.0;
+    let each = args.load.map_or(PERIOD_US, |cpus| PERIOD_US * cpus / f64::from(args.busy.max(1)));
+    let busy_us = each.clamp(1.0, PERIOD_US).round() as u32;
+    let numbers = [args.processes, args.threads_each, args.busy, busy_us];
+    let numbers = numbers.map(|number| number.to_string());
     let child =
         Command::new(program).args(numbers).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let mut crowd = Ends(child);
