@@ -19,6 +19,8 @@ pub enum WorkingSets {
     NotPermitted,
     /// Somebody else uses it.
     InUse,
+    /// The kernel's own statistics do.
+    Statistics,
 }
 
 impl fmt::Display for WorkingSets {
@@ -43,6 +45,11 @@ impl fmt::Display for WorkingSets {
                 f,
                 "working sets are not watched, since somebody else uses DAMON, and a machine has but one: {ASSUMED}; \
                  when it is free, it is used"
+            ),
+            Self::Statistics => write!(
+                f,
+                "working sets are not watched, since the kernel uses DAMON for statistics of its own: {ASSUMED}; \
+                 `echo N > /sys/module/damon_stat/parameters/enabled` frees it"
             ),
         }
     }

@@ -14,6 +14,8 @@ use std::time::Duration;
 use quartier_model::{Bytes, TaskId, WorkingSets};
 
 const ADMIN: &str = "sys/kernel/mm/damon/admin/kdamonds";
+/// Linux 6.17 and newer may keep statistics of its own, beside which nobody else can watch anything.
+const STATISTICS: &str = "sys/module/damon_stat/parameters/enabled";
 /// A page of each region is looked at this often, and what was seen counts together for so long.
 const SAMPLE_US: &str = "20000";
 const AGGREGATION_US: &str = "1000000";
@@ -35,6 +37,8 @@ pub enum Unwatched {
     NotPermitted,
     /// Somebody else uses it.
     InUse,
+    /// The kernel does, for statistics of its own.
+    Statistics,
 }
 
 impl Unwatched {
@@ -55,6 +59,7 @@ impl Unwatched {
             Self::Unsupported => Some(WorkingSets::Unsupported),
             Self::NotPermitted => Some(WorkingSets::NotPermitted),
             Self::InUse => Some(WorkingSets::InUse),
+            Self::Statistics => Some(WorkingSets::Statistics),
         }
     }
 }
@@ -87,7 +92,7 @@ impl Watcher {
     }
 
     fn begin_with(root: &Path, watches: Duration) -> io::Result<Self> {
-        let kdamonds = Kdamonds(root.join(ADMIN));
+        let kdamonds = Kdamonds::below(root);
         let (ask, asked) = channel();
         let (tell, found) = channel();
         let work = move || work(&kdamonds, watches, &asked, &tell);
@@ -133,7 +138,7 @@ fn work(kdamonds: &Kdamonds, watches: Duration, asked: &Receiver<TaskId>, tell: 
         let ends =
             began.is_ok() && asked.recv_timeout(watches) == Err(RecvTimeoutError::Disconnected);
         let used = began.and_then(|()| if ends { Ok(Bytes(0)) } else { kdamonds.used() });
-        if used != Err(Unwatched::InUse) {
+        if began.is_ok() {
             kdamonds.end();
         }
         if ends || tell.send(Found { process, used }).is_err() {
@@ -145,7 +150,7 @@ fn work(kdamonds: &Kdamonds, watches: Duration, asked: &Receiver<TaskId>, tell: 
 /// Stops what a killed one of ours left running; says whether there was anything.
 #[must_use]
 pub fn stop_left_behind(root: &Path) -> bool {
-    let kdamonds = Kdamonds(root.join(ADMIN));
+    let kdamonds = Kdamonds::below(root);
     let is_left = kdamonds.is_ours();
     if is_left {
         kdamonds.end();
@@ -155,15 +160,22 @@ pub fn stop_left_behind(root: &Path) -> bool {
 
 /// The folder of DAMON's threads.
 #[derive(Debug)]
-struct Kdamonds(PathBuf);
+struct Kdamonds {
+    folder: PathBuf,
+    statistics: PathBuf,
+}
 
 impl Kdamonds {
+    fn below(root: &Path) -> Self {
+        Self { folder: root.join(ADMIN), statistics: root.join(STATISTICS) }
+    }
+
     fn read(&self, name: &str) -> io::Result<String> {
-        fs::read_to_string(self.0.join(name)).map(|text| text.trim().to_owned())
+        fs::read_to_string(self.folder.join(name)).map(|text| text.trim().to_owned())
     }
 
     fn write(&self, name: &str, value: &str) -> io::Result<()> {
-        fs::write(self.0.join(name), value)
+        fs::write(self.folder.join(name), value)
     }
 
     /// Whether what is there is what we set up.
@@ -181,16 +193,32 @@ impl Kdamonds {
             }
             self.end();
         }
+        // From here on it is ours.
+        self.write("nr_kdamonds", "1").map_err(|error| Unwatched::of(&error))?;
+        let begun = self.set_up_and_start(pid);
+        if begun.is_err() {
+            self.end();
+        }
+        begun
+    }
+
+    fn set_up_and_start(&self, pid: u32) -> Result<(), Unwatched> {
         self.set_up(pid).map_err(|error| Unwatched::of(&error))?;
         // A kernel before 6.6 cannot say how much.
-        if !self.0.join(TOTAL).exists() {
+        if !self.folder.join(TOTAL).exists() {
             return Err(Unwatched::Unsupported);
         }
-        self.write("0/state", "on").map_err(|_| Unwatched::Ended)
+        let in_use = match fs::read(&self.statistics) {
+            Ok(enabled) if enabled.starts_with(b"Y") => Unwatched::Statistics,
+            _ => Unwatched::InUse,
+        };
+        self.write("0/state", "on").map_err(|error| match error.kind() {
+            ErrorKind::ResourceBusy => in_use,
+            _ => Unwatched::Ended,
+        })
     }
 
     fn set_up(&self, pid: u32) -> io::Result<()> {
-        self.write("nr_kdamonds", "1")?;
         self.write("0/contexts/nr_contexts", "1")?;
         // What makes it ours comes first: whoever is killed here is known.
         for (name, value) in [
@@ -276,7 +304,7 @@ mod tests {
     }
 
     fn read(root: &Path, name: &str) -> String {
-        Kdamonds(root.join(ADMIN)).read(name).unwrap()
+        Kdamonds::below(root).read(name).unwrap()
     }
 
     #[test]
@@ -301,7 +329,8 @@ mod tests {
     fn what_a_killed_one_left_behind_is_taken_over_or_stopped() {
         for takes_over in [true, false] {
             let root = files("1", true);
-            let kdamonds = Kdamonds(root.path().join(ADMIN));
+            let kdamonds = Kdamonds::below(root.path());
+            kdamonds.write("nr_kdamonds", "1").unwrap();
             kdamonds.set_up(1).unwrap();
             match takes_over {
                 true => assert_eq!(ask(root.path()), Ok(Bytes(8192))),

@@ -9,27 +9,36 @@ use std::ffi::OsString;
 const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 uses=$3
     cd /tmp && printf 'monitor.damon = true\nmonitor.pages_percent = 15\n' > config
+    until_so() { for look in $(seq 40); do "$@" 2> /dev/null && break; sleep 0.5; done; }
+    # What 7.3 does by itself, until it is told not to.
+    statistics=/sys/module/damon_stat/parameters/enabled
+    begin() { $quartierd --apply --journal journal --config config >> said 2>&1 & daemon=$!; }
+    if [ -e $statistics ]; then
+        $uses 64 8 600 & other=$!
+        begin
+        until_so grep -q 'working sets' said
+        kill -TERM $daemon; wait $daemon; kill $other
+        echo N > $statistics
+        sed 's/^/with-statistics /' said; rm said
+    fi
     nr=/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds
     $uses 192 24 600 & pid=$!
     sleep 3
-    begin() { $quartierd --apply --journal journal --config config >> said 2>&1 & daemon=$!; }
     begin
-    for look in $(seq 40); do
-        sleep 1
-        $quartier explain $pid > explained && grep -q 'used .* lately' explained && break
-    done
+    is_known() { $quartier explain $pid > explained && grep -q 'used .* lately' explained; }
+    until_so is_known
     sed 's/^/explained /' explained
     kill -TERM $daemon; wait $daemon || echo "quartierd ended with $?"
     echo "stopped $(cat $nr)"
     begin
-    sleep 4
+    until_so grep -q 1 $nr
     echo "watching $(cat $nr)"
     kill -9 $daemon; wait $daemon 2> /dev/null
     $quartier undo --journal journal 2>&1 | sed 's/^/undone /'
     echo "undone-nr $(cat $nr)"
     echo 1 > $nr
     begin
-    sleep 4
+    until_so grep -q 'somebody else uses' said
     kill -TERM $daemon; wait $daemon || echo "quartierd ended with $?"
     echo "of-others $(cat $nr)"
     sed 's/^/said /' said
@@ -53,6 +62,10 @@ fn lines<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
 
 fn check(kernel: &str) {
     let Some(text) = run(kernel) else { return };
+    if kernel == "7.3" {
+        let said = lines(&text, "with-statistics").join("\n");
+        assert!(said.contains("damon_stat/parameters/enabled"), "{text}");
+    }
     let explained = lines(&text, "explained").join("\n");
     let (_, used) = explained.split_once("of which it used ").expect("it is known");
     let (number, unit) = used

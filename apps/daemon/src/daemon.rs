@@ -126,7 +126,12 @@ impl Daemon {
 
     /// A period: looks, decides, and begins what is to be done.
     pub fn look(&mut self) -> anyhow::Result<()> {
+        let looked = self.look_and_decide();
         self.say_what_is_known();
+        looked
+    }
+
+    fn look_and_decide(&mut self) -> anyhow::Result<()> {
         let at = self.now();
         let live = Live { scheduler: self.scheduler.as_ref(), error: RefCell::new(None) };
         let snapshot = self.monitor.look(at, &live)?;

@@ -26,6 +26,18 @@ pub struct Held {
     pub before: Mask,
     /// What we set.
     pub set: Mask,
+    /// What the kernel made of that where some of these CPUs were offline. Linux before 6.2 leaves it so when they come back,
+    /// later ones remember what was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Mask>,
+}
+
+impl Held {
+    /// Whether an affinity is ours. `whole` is what its cpuset leaves to the thread.
+    fn is_so(&self, now: &CpuBits, whole: &CpuBits) -> bool {
+        let ours = [Some(&self.set), self.made.as_ref()].into_iter().flatten();
+        ours.map(Mask::bits).any(|ours| is_as_set(&ours, now, whole))
+    }
 }
 
 /// Why a thread is not held.
@@ -96,7 +108,7 @@ impl Holds {
     /// cpuset leaves to it, to which the kernel narrows everything.
     #[must_use]
     pub fn whence(&self, task: &Task, now: &CpuBits, whole: &CpuBits) -> Option<&Held> {
-        let is_so = |held: &&Held| is_as_set(&held.set.bits(), now, whole);
+        let is_so = |held: &&Held| held.is_so(now, whole);
         if let Some(own) = self.get(task) {
             return Some(own).filter(is_so);
         }
@@ -132,7 +144,7 @@ impl Holds {
             None if whole.is_within(&now) => Mask::All,
             None => return Err(HoldError::SetBySomebody),
         };
-        Ok(Held { process: task.process, node, before, set: Mask::from(&set) })
+        Ok(Held { process: task.process, node, before, set: Mask::from(&set), made: None })
     }
 
     /// Those that have ended, with their processes.
@@ -143,17 +155,23 @@ impl Holds {
     }
 }
 
-/// Holds a thread, after that was written down.
+/// Holds a thread, after that was written down. Gives the same, with what the kernel made of it.
 ///
 /// # Errors
 /// When it has ended or is not ours to hold; then nothing has changed.
-pub fn hold(thread: TaskId, held: &Held) -> Result<(), HoldError> {
+pub fn hold(thread: TaskId, held: &Held) -> Result<Held, HoldError> {
     if !task::is_there(thread) {
         return Err(HoldError::Ended);
     }
-    affinity::set(thread.id, &held.set.bits()).map_err(error)?;
+    let wanted = held.set.bits();
+    affinity::set(thread.id, &wanted).map_err(error)?;
+    let made = affinity::get(thread.id).map_err(error)?;
     // If it ended in between: another would have its number only if all others were used up meanwhile.
-    if task::is_there(thread) { Ok(()) } else { Err(HoldError::Ended) }
+    if !task::is_there(thread) {
+        return Err(HoldError::Ended);
+    }
+    let is_narrowed = made != wanted && made.is_within(&wanted);
+    Ok(Held { made: is_narrowed.then(|| Mask::from(&made)), ..held.clone() })
 }
 
 /// Gives a thread back what it could use before, unless somebody has set something else meanwhile.
@@ -261,6 +279,27 @@ mod tests {
         let held = holds.whence(&child_of, &one, &whole).unwrap();
         release(child.task().thread, held).unwrap();
         assert_eq!(child.affinity(), whole);
+    }
+
+    #[test]
+    fn what_the_kernel_made_of_it_is_ours_too() {
+        let set = |ids: &[u32]| ids.iter().copied().collect::<CpuBits>();
+        let mask = |ids: &[u32]| Mask::from(&set(ids));
+        let id = TaskId { id: 1, start_ticks: 1 };
+        // CPU 2 was offline.
+        let held = Held {
+            process: id,
+            node: NodeId(1),
+            before: Mask::All,
+            set: mask(&[2, 3]),
+            made: Some(mask(&[3])),
+        };
+        let whole = set(&[0, 1, 2, 3]);
+        for (now, expected) in
+            [(set(&[3]), true), (set(&[2, 3]), true), (set(&[2]), false), (whole, false)]
+        {
+            assert_eq!(held.is_so(&now, &whole), expected, "{now:?}");
+        }
     }
 
     #[test]

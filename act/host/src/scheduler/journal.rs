@@ -266,7 +266,10 @@ mod tests {
 
     fn hold(id: u32) -> Entry {
         let set = Mask::from(&[2, 3].into_iter().collect::<CpuBits>());
-        Entry::Hold(task(id), Held { process: task(1), node: NodeId(1), before: Mask::All, set })
+        Entry::Hold(
+            task(id),
+            Held { process: task(1), node: NodeId(1), before: Mask::All, set, made: None },
+        )
     }
 
     fn free(id: u32) -> Entry {

@@ -217,10 +217,12 @@ impl Scheduler {
             if running.is_done()
                 && let Some((finished, begun)) = self.moves.pop_front()
             {
-                done.push(finished.outcome(at, &begun));
-                if is_back {
+                let outcome = finished.outcome(at, &begun);
+                // What could not be moved back stays in the journal, for whoever may.
+                if is_back && matches!(outcome.refusal, None | Some(Refusal::Ended)) {
                     self.is_back(process)?;
                 }
+                done.push(outcome);
             }
         }
         Ok(done)
@@ -259,7 +261,6 @@ impl Scheduler {
             };
             self.begin_move(&step, pages(*process), nothing_done(*process, Nanos(0)));
             undone.outcomes.extend(self.go_on(Nanos(0), u64::MAX)?);
-            self.is_back(*process)?;
         }
         Ok(undone)
     }
@@ -328,12 +329,15 @@ impl Scheduler {
         };
         let before = self.holds().get(task).cloned();
         self.journal.write(Entry::Hold(task.thread, held.clone()))?;
-        let done = holds::hold(task.thread, &held);
-        if done.is_err() {
-            let as_before = before.map(|before| Entry::Hold(task.thread, before));
-            self.journal.write(as_before.unwrap_or(free(task.process, task.thread)))?;
+        match holds::hold(task.thread, &held) {
+            Ok(made) if made == held => Ok(Ok(())),
+            Ok(made) => self.journal.write(Entry::Hold(task.thread, made)).map(Ok),
+            Err(error) => {
+                let as_before = before.map(|before| Entry::Hold(task.thread, before));
+                self.journal.write(as_before.unwrap_or(free(task.process, task.thread)))?;
+                Ok(Err(error))
+            }
         }
-        Ok(done)
     }
 }
 

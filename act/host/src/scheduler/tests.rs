@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use quartier_model::SyntheticSpec;
+use quartier_model::{NodeOsId, SyntheticSpec};
 
 use super::sleeper::Sleeper;
 use super::*;
@@ -140,6 +140,24 @@ fn who_could_not_be_let_go_stays_in_the_journal() {
     next.journal.write(Entry::Hold(scene.task.thread, held)).unwrap();
     assert_eq!((next.release(None).unwrap(), next.holds().len()), (Vec::new(), 0));
     assert_eq!(cpus(&scene.sleeper), scene.whole);
+}
+
+#[test]
+fn pages_that_could_not_be_moved_back_stay_in_the_journal() {
+    let Some(scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    let process = scene.task.process;
+    let block = Block { index: 1, from: NodeOsId(0), pages: 1 };
+    scheduler.journal.write(Entry::Moved(process, vec![block])).unwrap();
+    let undone = scheduler.undo(|_| Err(Refusal::PolicyUnknown), |_| ()).unwrap();
+    assert_eq!(undone.outcomes[0].refusal, Some(Refusal::PolicyUnknown));
+    drop(scheduler);
+    // Whoever may, later.
+    let mut next = scene.scheduler();
+    assert!(next.journal.changes().moved.contains_key(&process));
+    let undone = next.undo(|_| Ok(Vec::new()), |_| ()).unwrap();
+    assert_eq!(undone.outcomes[0].refusal, None);
+    assert!(next.journal.changes().moved.is_empty());
 }
 
 #[test]
