@@ -1,5 +1,5 @@
-//! Moves a process's pages, a bounded number at a time: block after block of 2 MiB, first the huge pages, which
-//! move as a whole, then what is left of the block.
+//! Moves a process's pages, a bounded number at a time, blocks of 2 MiB. However many they are, it is one call: for each the
+//! kernel has every CPU give up what it holds back, and waits for that (`lru_cache_disable`).
 
 use quartier_kernel::{Errno, sys};
 use quartier_model::{BLOCK, Bytes, Nanos, NodeOsId, Outcome, Refusal, TaskId};
@@ -83,8 +83,6 @@ pub struct Batch {
 struct Elsewhere {
     goal: NodeOsId,
     block: Block,
-    /// It is all pages of it: it may be a huge one.
-    is_whole: bool,
     pages: Vec<u64>,
 }
 
@@ -136,22 +134,30 @@ impl Move {
         mut before: impl FnMut(Block) -> Result<(), E>,
     ) -> Result<Batch, E> {
         let mut batch = Batch::default();
+        let (mut pages, mut nodes) = (Vec::new(), Vec::new());
         // Asking about a page costs a twentieth of moving it.
-        while batch.moved + batch.asked / 20 < pages_max {
+        while pages.len() as u64 + batch.asked / 20 < pages_max {
             let Some((start, end)) = self.left.pop() else { break };
             match self.look_at(calls, start, end, &mut batch) {
                 Ok(None) => {}
                 Ok(Some(there)) => {
                     before(there.block)?;
-                    match self.move_block(calls, there, &mut batch) {
-                        Ok(moved) => batch.moved += moved,
-                        Err(errno) => self.give_up(errno),
-                    }
+                    nodes.resize(pages.len() + there.pages.len(), there.goal.0 as i32);
+                    pages.extend(there.pages);
                 }
                 Err(errno) => self.give_up(errno),
             }
         }
-        self.moved += batch.moved;
+        if !pages.is_empty() {
+            match Self::move_all(calls, &pages, &nodes, &mut batch) {
+                Ok(moved) => {
+                    batch.moved = moved;
+                    self.moved += moved;
+                    self.stayed += pages.len() as u64 - moved;
+                }
+                Err(errno) => self.give_up(errno),
+            }
+        }
         Ok(batch)
     }
 
@@ -220,34 +226,32 @@ impl Move {
         let index = start / (BLOCK_PAGES * PAGE);
         Ok(majority(&from).map(|from| Elsewhere {
             goal,
-            is_whole: elsewhere.len() as u64 == BLOCK_PAGES,
             block: Block { index, from, pages: elsewhere.len() as u32 },
             pages: elsewhere.into_iter().map(|(page, _)| page).collect(),
         }))
     }
 
-    /// Moves pages of a block; says how many are where they should be then.
-    fn move_block(
-        &mut self,
+    /// Moves pages to nodes; says how many are where they should be then.
+    fn move_all(
         calls: &mut impl PageCalls,
-        there: Elsewhere,
+        pages: &[u64],
+        nodes: &[i32],
         batch: &mut Batch,
     ) -> Result<u64, Errno> {
-        let Elsewhere { goal, is_whole, pages, .. } = there;
         let mut status = vec![0; pages.len()];
-        let mut rest = pages.clone();
-        // One page of a huge one takes all of it along; the others cannot be moved beside it.
-        if is_whole {
-            Self::move_some(calls, &pages[..1], goal, &mut status)?;
-            let left = Self::elsewhere(calls, &pages, goal, &mut status, batch)?;
-            rest = left.into_iter().map(|(page, _)| page).collect();
+        calls.move_to(pages, nodes, &mut status)?;
+        // One page of a huge one takes all of it along: that the others could not be moved beside it says nothing.
+        let is_open = |(at, status): (usize, &i32)| (*status < 0).then_some(at);
+        let open: Vec<usize> = status.iter().enumerate().filter_map(is_open).collect();
+        let mut moved = status.iter().zip(nodes).filter(|(status, node)| status == node).count();
+        if !open.is_empty() {
+            batch.asked += open.len() as u64;
+            let asked: Vec<u64> = open.iter().map(|at| pages[*at]).collect();
+            calls.query(&asked, &mut status)?;
+            moved +=
+                open.iter().zip(&status).filter(|(at, status)| nodes[**at] == **status).count();
         }
-        let mut stayed = 0;
-        if !rest.is_empty() {
-            stayed = rest.len() - Self::move_some(calls, &rest, goal, &mut status)?;
-        }
-        self.stayed += stayed as u64;
-        Ok((pages.len() - stayed) as u64)
+        Ok(moved as u64)
     }
 
     /// Those that are resident on another node, with it.
@@ -265,18 +269,6 @@ impl Move {
             (node != goal).then_some((*page, node))
         };
         Ok(pages.iter().zip(&*status).filter_map(resident).collect())
-    }
-
-    /// Says how many of them are where they should be then.
-    fn move_some(
-        calls: &mut impl PageCalls,
-        pages: &[u64],
-        goal: NodeOsId,
-        status: &mut [i32],
-    ) -> Result<usize, Errno> {
-        let nodes = vec![goal.0 as i32; pages.len()];
-        calls.move_to(pages, &nodes, status)?;
-        Ok(status[..pages.len()].iter().filter(|node| **node == goal.0 as i32).count())
     }
 }
 
