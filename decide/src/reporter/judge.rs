@@ -299,6 +299,11 @@ impl Known {
         })
     }
 
+    /// Whether its own move is not done yet.
+    pub fn is_under_way(&self) -> bool {
+        self.trial.as_ref().is_some_and(|trial| trial.done.is_none())
+    }
+
     /// Whether it can be judged if a move helped: it has had its time, and where the pages are has been asked since.
     pub fn is_due(&self, process: &ProcessSeen, at: Nanos, settings: &Settings) -> bool {
         self.trial.as_ref().and_then(|trial| trial.done).is_some_and(|done| {

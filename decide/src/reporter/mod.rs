@@ -113,6 +113,14 @@ pub struct State {
     quiet: Nanos,
 }
 
+impl State {
+    /// Whether pages are still moved of what was decided: the machine is not yet as it is to be, so nobody can be asked
+    /// whether that helped.
+    fn is_under_way(&self) -> bool {
+        self.processes.values().any(Known::is_under_way)
+    }
+}
+
 /// Who was not seen for so long is forgotten.
 const FORGOTTEN_AFTER: Nanos = Nanos(1_200_000_000_000);
 

@@ -53,7 +53,8 @@ impl<'a> Sight<'a> {
     pub fn plan(&self, triggers: Vec<Trigger>, state: &mut State) -> Plan {
         let at = self.snapshot.at;
         let mut plan = Plan { at, triggers, ..Plan::default() };
-        for process in &self.all {
+        let is_under_way = state.is_under_way();
+        for process in self.all.iter().filter(|_| !is_under_way) {
             // If one does not run at the moment it will be judged when it does.
             if let Some(known) = state.processes.get_mut(&process.id())
                 && known.is_due(process.seen, at, self.settings)

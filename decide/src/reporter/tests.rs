@@ -175,6 +175,21 @@ fn what_did_not_help_is_taken_back_and_remembered() {
 }
 
 #[test]
+fn nothing_is_judged_while_pages_of_others_still_move() {
+    let stubborn =
+        |cpu| Process { instructions_per_second: Some(1_000), ..process(&[(0, 256)], &[cpu]) };
+    let mut world = World::new(4, 2, vec![stubborn(4), stubborn(6)]);
+    let (plan, mut reporter) = first_plan(&mut world);
+    let outcomes: Vec<_> = plan.steps.iter().map(|step| world.carry_out(step)).collect();
+    assert_eq!(outcomes.len(), 2);
+    reporter.outcome(&outcomes[0]);
+    assert_eq!(world.steps(&mut reporter, 60), []);
+    reporter.outcome(&outcomes[1]);
+    let kinds: Vec<_> = world.steps(&mut reporter, 60).iter().map(|step| step.kind).collect();
+    assert_eq!(kinds, [Kind::TakeBack; 2]);
+}
+
+#[test]
 fn pages_that_would_not_move_are_no_help_either() {
     let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     let locked = Process { moves: false, ..process(&[(0, 256)], &[4]) };

@@ -79,7 +79,7 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
         (Trigger::Changed, all.iter().any(|process| has_changed(machine, process, state))),
         (Trigger::Contention, !is_quiet && sight.pressure.excess_max() > EXCESS_MIN),
         (Trigger::Pinned, all.iter().any(is_pinned_elsewhere)),
-        (Trigger::Due, all.iter().any(is_due)),
+        (Trigger::Due, !state.is_under_way() && all.iter().any(is_due)),
     ];
     holds.into_iter().filter(|(_, holds)| *holds).map(|(trigger, _)| trigger).collect()
 }
