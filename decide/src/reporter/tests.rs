@@ -179,9 +179,12 @@ fn nothing_is_judged_while_pages_of_others_still_move() {
     let stubborn =
         |cpu| Process { instructions_per_second: Some(1_000), ..process(&[(0, 256)], &[cpu]) };
     let mut world = World::new(4, 2, vec![stubborn(4), stubborn(6)]);
-    let (plan, mut reporter) = first_plan(&mut world);
+    let (snapshot, mut reporter) = (world.snapshot(), world.reporter());
+    let triggers = reporter.triggers(&snapshot);
+    let plan = reporter.plan(triggers, &snapshot);
     let outcomes: Vec<_> = plan.steps.iter().map(|step| world.carry_out(step)).collect();
     assert_eq!(outcomes.len(), 2);
+    // One is done, the other one goes on.
     reporter.outcome(&outcomes[0]);
     assert_eq!(world.steps(&mut reporter, 60), []);
     reporter.outcome(&outcomes[1]);
