@@ -25,6 +25,7 @@ FOLDER = sys.argv[5]
 DAEMON = sys.argv[6:]
 EVERY = 2
 NOBODY = 65534
+HOST = "127.0.0.1"
 HOME = set(range(CPUS_PER_NODE))
 ANYWHERE = set(range(CPUS_PER_NODE * NODES))
 FAR = ANYWHERE - HOME
@@ -52,7 +53,7 @@ def wait_for(port):
     until = time.time() + 120
     while time.time() < until:
         try:
-            return socket.create_connection(("127.0.0.1", port), 1).close()
+            return socket.create_connection((HOST, port), 1).close()
         except OSError:
             time.sleep(0.5)
     sys.exit(f"nobody listens at {port}: {read('/tmp/server')}")
@@ -94,9 +95,9 @@ class Memcached:
     COPIES = 500
 
     def __init__(self):
-        self.process = start(["memcached", "-u", "nobody", "-m", "1024", "-t", "2", "-l", "127.0.0.1"])
+        self.process = start(["memcached", "-u", "nobody", "-m", "1024", "-t", "2", "-l", HOST])
         wait_for(self.port)
-        with socket.create_connection(("127.0.0.1", self.port)) as server:
+        with socket.create_connection((HOST, self.port)) as server:
             for item in range(self.ITEMS):
                 value = self.value(item)
                 server.sendall(b"set %d 0 0 %d noreply\r\n%s\r\n" % (item, len(value), value))
@@ -109,7 +110,7 @@ class Memcached:
     def client(self, seed):
         chosen = random.Random(seed)
         done = failed = 0
-        with socket.create_connection(("127.0.0.1", self.port), 60) as server:
+        with socket.create_connection((HOST, self.port), 60) as server:
             answers = server.makefile("rb")
             until = time.time() + SECONDS
             while time.time() < until:
@@ -165,7 +166,7 @@ class Apache:
         with open("/tmp/www/conf", "w") as file:
             file.write(f"""ServerRoot /tmp/www
 ServerName localhost
-Listen 127.0.0.1:{self.port}
+Listen {HOST}:{self.port}
 {loaded}
 DocumentRoot /tmp/www
 PidFile /tmp/www/pid
@@ -178,11 +179,11 @@ MaxRequestWorkers 8
 """)
         self.process = start(["apache2", "-f", "/tmp/www/conf", "-DFOREGROUND"])
         wait_for(self.port)
-        run(["ab", "-q", "-n", "200", "-c", str(CLIENTS), f"http://127.0.0.1:{self.port}/file"])
+        run(["ab", "-q", "-n", "200", "-c", str(CLIENTS), f"http://{HOST}:{self.port}/file"])
 
     def load(self):
         said = run(["ab", "-q", "-n", "10000000", "-t", str(SECONDS), "-c", str(CLIENTS),
-                    f"http://127.0.0.1:{self.port}/file"])
+                    f"http://{HOST}:{self.port}/file"])
         done = int(re.search(r"Complete requests: +(\d+)", said)[1])
         failed = int(re.search(r"Failed requests: +(\d+)", said)[1])
         others = re.search(r"Non-2xx responses: +(\d+)", said)
