@@ -45,10 +45,17 @@ has_numad() {
     has numad || [ -e /usr/sbin/numad ] || [ -e "$numad_folder/usr/bin/numad" ]
 }
 
+# unpack FOLDER PACKAGES...: what is in them, without installing them.
+unpack() {
+    mkdir -p "$1"
+    (
+        cd "$1" && shift && apt-get download --quiet=2 "$@" || exit
+        for package in *.deb; do dpkg-deb -x "$package" . && rm "$package" || exit; done
+    ) </dev/null >&2
+}
+
 fetch_numad() {
-    mkdir -p "$numad_folder"
-    (cd "$numad_folder" && apt-get download --quiet=2 numad && dpkg-deb -x numad_*.deb .) \
-        </dev/null >&2 ||
+    unpack "$numad_folder" numad ||
         echo "quartier: numad could not be fetched, so it is not compared with" >&2
 }
 
@@ -62,12 +69,10 @@ has_servers() {
 }
 
 fetch_servers() {
-    mkdir -p "$servers_folder"
-    wanted=$(apt-get install --simulate --no-install-recommends postgresql memcached apache2-bin apache2-utils |
+    servers=$(apt-get install --simulate --no-install-recommends postgresql memcached apache2-bin apache2-utils |
         awk '$1 == "Inst" { print $2 }')
     # shellcheck disable=SC2086 # A list of packages.
-    (cd "$servers_folder" && apt-get download --quiet=2 $wanted &&
-        for package in *.deb; do dpkg-deb -x "$package" . && rm "$package"; done) </dev/null >&2 ||
+    unpack "$servers_folder" $servers ||
         echo "quartier: PostgreSQL, memcached and Apache could not be fetched: \`cargo xtask servers\` needs them" >&2
 }
 

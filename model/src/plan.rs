@@ -232,6 +232,14 @@ pub struct Outcome {
     pub refusal: Option<Refusal>,
 }
 
+impl Outcome {
+    /// Whether nothing is left that somebody else could do: all was done, or whoever it was has ended.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        matches!(self.refusal, None | Some(Refusal::Ended))
+    }
+}
+
 /// Why a step was not done, or in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

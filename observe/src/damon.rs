@@ -16,6 +16,7 @@ use quartier_model::{Bytes, TaskId, WorkingSets};
 const ADMIN: &str = "sys/kernel/mm/damon/admin/kdamonds";
 /// Linux 6.17 and newer may keep statistics of its own, beside which nobody else can watch anything.
 const STATISTICS: &str = "sys/module/damon_stat/parameters/enabled";
+const TOTAL: &str = "0/contexts/0/schemes/0/tried_regions/total_bytes";
 /// A page of each region is looked at this often, and what was seen counts together for so long.
 const SAMPLE_US: &str = "20000";
 const AGGREGATION_US: &str = "1000000";
@@ -133,15 +134,18 @@ impl Drop for Watcher {
 
 fn work(kdamonds: &Kdamonds, watches: Duration, asked: &Receiver<TaskId>, tell: &Sender<Found>) {
     while let Ok(process) = asked.recv() {
-        let began = kdamonds.begin(process.id);
-        // Nobody asks again before there is an answer, so this waits, or ends.
-        let ends =
-            began.is_ok() && asked.recv_timeout(watches) == Err(RecvTimeoutError::Disconnected);
-        let used = began.and_then(|()| if ends { Ok(Bytes(0)) } else { kdamonds.used() });
-        if began.is_ok() {
-            kdamonds.end();
-        }
-        if ends || tell.send(Found { process, used }).is_err() {
+        let used = match kdamonds.begin(process.id) {
+            Err(why) => Err(why),
+            Ok(()) => {
+                // Nobody asks again before there is an answer, so this waits, or it is to end.
+                let waited = asked.recv_timeout(watches);
+                let used = (waited == Err(RecvTimeoutError::Timeout)).then(|| kdamonds.used());
+                kdamonds.end();
+                let Some(used) = used else { break };
+                used
+            }
+        };
+        if tell.send(Found { process, used }).is_err() {
             break;
         }
     }
@@ -258,8 +262,6 @@ impl Kdamonds {
         let _ = self.write("nr_kdamonds", "0");
     }
 }
-
-const TOTAL: &str = "0/contexts/0/schemes/0/tried_regions/total_bytes";
 
 #[cfg(test)]
 mod tests {

@@ -15,9 +15,9 @@ mod watch_cost;
 mod workspace;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode, Stdio};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Parser, Subcommand};
 
 use workspace::Workspace;
@@ -98,6 +98,17 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::WatchCost(args) => watch_cost::run(&args),
         Command::CountCost(args) => counted::cost::run(&args),
     }
+}
+
+/// What a command of quartier prints; on standard error it may say what it likes.
+fn said_by(command: &mut process::Command, name: &str) -> anyhow::Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run quartier")?;
+    ensure!(output.status.success(), "{name} ended with {}", output.status);
+    String::from_utf8(output.stdout).with_context(|| format!("what {name} printed is no text"))
 }
 
 /// The release build beside the build of this program.

@@ -71,9 +71,8 @@ impl Args {
         } else {
             print(&report.text())?;
         }
-        // Whoever has ended has nothing left that could be taken back.
-        let is_back = |outcome: &Outcome| matches!(outcome.refusal, None | Some(Refusal::Ended));
-        let is_all = report.threads_refused.is_empty() && report.outcomes.iter().all(is_back);
+        let is_all =
+            report.threads_refused.is_empty() && report.outcomes.iter().all(Outcome::is_settled);
         Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(STATUS_NOT_ALL) })
     }
 }

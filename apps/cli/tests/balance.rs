@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::ffi::OsString;
 use std::process::Command;
 
 use serde_json::Value;
@@ -16,12 +15,10 @@ const HINDERED_PERCENT_MIN: f64 = 25.0;
 
 /// Runs a script in a guest; gives what it printed.
 fn in_guest(kernel: &str, programs: &[&str], script: &str) -> Option<String> {
-    let quartier = common::quartier();
-    let programs = programs.iter().map(|name| common::program(name).into_os_string());
+    let programs = programs.iter().map(|name| common::program(name));
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--timeout", "300"];
-    let shell = ["sh", "-c", script, "sh"].map(OsString::from).into_iter();
-    let command = shell.chain([quartier.into()]).chain(programs);
-    let (text, said) = common::in_guest(kernel, options, command)?;
+    let given = [common::quartier().clone()].into_iter().chain(programs);
+    let (text, said) = common::script_in_guest(kernel, options, script, given)?;
     println!("kernel {kernel}: {said}");
     Some(text)
 }

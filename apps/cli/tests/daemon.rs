@@ -3,8 +3,6 @@
 
 mod common;
 
-use std::ffi::OsString;
-
 use serde_json::Value;
 
 /// Four processes of 8 MiB each fill their memory on node 0, and are on a CPU of each node then: two can stay with
@@ -53,12 +51,12 @@ struct Answer(String);
 
 impl Answer {
     /// What follows that word on its lines.
-    fn lines<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.lines().filter_map(move |line| line.strip_prefix(word)?.strip_prefix(' '))
+    fn lines(&self, word: &str) -> Vec<&str> {
+        common::lines(&self.0, word)
     }
 
     fn json(&self, word: &str) -> Vec<Value> {
-        self.lines(word).map(|line| serde_json::from_str(line).unwrap()).collect()
+        self.lines(word).into_iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Percent of local pages of each process.
@@ -76,11 +74,7 @@ impl Answer {
     /// The CPUs of the four, and of the one that somebody placed.
     fn cpus(&self, word: &str) -> (Vec<&str>, &str) {
         let word = format!("{word}-cpus");
-        let mut all: Vec<_> = self
-            .0
-            .lines()
-            .filter_map(|line| line.strip_prefix(word.as_str())?.strip_prefix(' '))
-            .collect();
+        let mut all = self.lines(&word);
         let placed = all.pop().unwrap();
         (all, placed)
     }
@@ -88,10 +82,10 @@ impl Answer {
 
 fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("far")];
-    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
-    let command = shell.chain(programs.map(OsString::from));
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let Some((text, said)) = common::in_guest(kernel, options, command) else { return };
+    let Some((text, said)) = common::script_in_guest(kernel, options, SCRIPT, programs) else {
+        return;
+    };
     println!("kernel {kernel}: {said}");
     let answer = Answer(text);
     let (before, moved) = (answer.local("before"), answer.local("moved"));
@@ -113,7 +107,11 @@ fn check(kernel: &str) {
         assert_eq!(answer.cpus(word).0, ["0-7"; 4], "{word}: {}", answer.0);
         assert!(answer.are_home(word), "{word}: {}", answer.0);
     }
-    assert!(answer.lines("replayed").any(|line| line.ends_with("all the same")), "{}", answer.0);
+    assert!(
+        answer.lines("replayed").iter().any(|line| line.ends_with("all the same")),
+        "{}",
+        answer.0
+    );
     assert!(
         !answer.0.contains("not all undone") && !answer.0.contains("ended with"),
         "{}",

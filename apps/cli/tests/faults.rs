@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::ffi::OsString;
-
 /// Three that stay all the time, one of them in a cpuset of its own; others come and go.
 const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 far=$3 forks=$4
@@ -90,14 +88,12 @@ const SCRIPT: &str = r#"
 fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd()];
     let programs = programs.into_iter().chain(["far", "forks"].map(common::program));
-    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
-    let command = shell.chain(programs.map(OsString::from));
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let Some((text, said)) = common::in_guest(kernel, options, command) else { return };
-    println!("kernel {kernel}: {said}\n{text}");
-    let lines = |word: &str| -> Vec<&str> {
-        text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ')).collect()
+    let Some((text, said)) = common::script_in_guest(kernel, options, SCRIPT, programs) else {
+        return;
     };
+    println!("kernel {kernel}: {said}\n{text}");
+    let lines = |word: &str| common::lines(&text, word);
     for stage in ["start", "endings", "clocks", "offline", "cpuset", "full"] {
         let [state] = lines(stage)[..] else { panic!("{stage}: {text}") };
         let numbers: Vec<u64> = state.split(' ').filter_map(|word| word.parse().ok()).collect();

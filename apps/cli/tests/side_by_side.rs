@@ -27,13 +27,12 @@ ls /dev/shm
 fn in_guest(kernel: &str, nodes: usize, cpus_per_node: usize) -> Option<Vec<[usize; 2]>> {
     let (nodes, cpus_per_node) = (nodes.to_string(), cpus_per_node.to_string());
     let options = ["--nodes", &nodes, "--cpus-per-node", &cpus_per_node, "--timeout", "300"];
-    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
-    let arguments = [
+    let given: [OsString; 3] = [
         common::quartier().into(),
         common::program("side_by_side").into(),
         PROGRAMS.to_string().into(),
     ];
-    let (text, said) = common::in_guest(kernel, options, shell.chain(arguments))?;
+    let (text, said) = common::script_in_guest(kernel, options, SCRIPT, given)?;
     println!("kernel {kernel}, {nodes} nodes of {cpus_per_node} CPUs:\n{text}");
     let places: Vec<_> = text
         .lines()

@@ -3,8 +3,6 @@
 
 mod common;
 
-use std::ffi::OsString;
-
 use serde_json::Value;
 
 /// One thread fills 64 MiB on a node; eight work on an eighth each, on four nodes of two CPUs. Then the same with the
@@ -32,14 +30,12 @@ const SCRIPT: &str = r#"
 
 fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("eighths")];
-    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
-    let command = shell.chain(programs.map(OsString::from));
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let Some((text, said)) = common::in_guest(kernel, options, command) else { return };
-    println!("kernel {kernel}: {said}\n{text}");
-    let lines = |word: &str| -> Vec<&str> {
-        text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ')).collect()
+    let Some((text, said)) = common::script_in_guest(kernel, options, SCRIPT, programs) else {
+        return;
     };
+    println!("kernel {kernel}: {said}\n{text}");
+    let lines = |word: &str| common::lines(&text, word);
     let json = |line: &&str| serde_json::from_str::<Value>(line).unwrap();
     let parts = lines("parts").first().map(json).expect("it says where its pages are");
     let number = |name: &str| parts[name].as_u64().unwrap();

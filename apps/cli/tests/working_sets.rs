@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::ffi::OsString;
+use common::lines;
 
 /// One has 192 MiB and uses 24.
 const SCRIPT: &str = r#"
@@ -47,17 +47,11 @@ const SCRIPT: &str = r#"
 
 fn run(kernel: &str) -> Option<String> {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("uses")];
-    let shell = ["sh", "-c", SCRIPT, "sh"].map(OsString::from).into_iter();
-    let command = shell.chain(programs.map(OsString::from));
     let options = ["--nodes", "2", "--cpus-per-node", "1", "--root", "--timeout", "300"];
-    let (text, said) = common::in_guest(kernel, options, command)?;
+    let (text, said) = common::script_in_guest(kernel, options, SCRIPT, programs)?;
     println!("kernel {kernel}: {said}\n{text}");
     assert!(!text.contains("ended with"), "{text}");
     Some(text)
-}
-
-fn lines<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
-    text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ')).collect()
 }
 
 fn check(kernel: &str) {

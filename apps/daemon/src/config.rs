@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use quartier_daemon::CONFIG;
 use quartier_decide::reporter::Settings;
 use quartier_model::{Bytes, Nanos};
-use quartier_observe::tasks::Rules;
+use quartier_observe::tasks::{PAGES_PART, Rules};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::de::DeTable;
@@ -103,7 +103,12 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
 
 impl Default for Monitor {
     fn default() -> Self {
-        Self { period_ms: 200, pages_percent: 0.5, descriptors_max: 4096, damon: false }
+        Self {
+            period_ms: 200,
+            pages_percent: 100.0 * PAGES_PART,
+            descriptors_max: 4096,
+            damon: false,
+        }
     }
 }
 

@@ -27,8 +27,6 @@ use crate::{say, supervisor, view};
 /// Events that are told; of older ones the decision log tells.
 const EVENTS_MAX: usize = 512;
 
-const NO_THREAD: &str = "cannot start a thread that watches working sets";
-
 /// While pages move the program's turn comes this often.
 const SLICE: Duration = Duration::from_millis(20);
 
@@ -59,12 +57,11 @@ impl Daemon {
         let descriptors_max = descriptors::left_of(config.monitor.descriptors_max);
         let mut monitor =
             Monitor::new(root, machine.clone(), config.tasks.clone(), descriptors_max);
-        monitor.set_pages_part(config.pages_part());
         // Of one that was killed; without a journal another one may still be there.
         if scheduler.is_some() && stop_left_behind(root) {
             say::sentence("stopped DAMON, which an earlier quartierd had left running");
         }
-        monitor.watch_working_sets(config.monitor.damon).context(NO_THREAD)?;
+        configure(&mut monitor, &config)?;
         let reporter = Reporter::new(machine, config.settings(), State::default());
         let mut daemon = Self {
             config,
@@ -105,8 +102,7 @@ impl Daemon {
     /// Another configuration from now on.
     pub fn set(&mut self, config: Config) -> anyhow::Result<()> {
         self.monitor.set_rules(config.tasks.clone());
-        self.monitor.set_pages_part(config.pages_part());
-        self.monitor.watch_working_sets(config.monitor.damon).context(NO_THREAD)?;
+        configure(&mut self.monitor, &config)?;
         self.reporter.set(config.settings());
         self.config = config;
         self.begin_log_anew()
@@ -250,6 +246,14 @@ impl Daemon {
         undone.outcomes.iter().for_each(say_outcome);
         Ok(())
     }
+}
+
+/// What a Monitor is told beside its rules, at the start and later.
+fn configure(monitor: &mut Monitor, config: &Config) -> anyhow::Result<()> {
+    monitor.set_pages_part(config.pages_part());
+    monitor
+        .watch_working_sets(config.monitor.damon)
+        .context("cannot start a thread that watches working sets")
 }
 
 fn say_plan(snapshot: &Snapshot, plan: &Plan) {

@@ -11,8 +11,6 @@ const SAVED_UP: Duration = Duration::from_secs(25);
 /// little at once.
 #[derive(Debug)]
 pub struct Budget {
-    /// Of all that looking at pages may take.
-    share: f64,
     /// Of one CPU.
     part: f64,
     left: Duration,
@@ -33,21 +31,24 @@ pub struct Budgets {
 impl Budgets {
     /// They take so much of one CPU together.
     pub fn new(part: f64) -> Self {
-        let budget = |share| Budget::new(share, part * share);
-        Self { mappings: budget(0.2), samples: budget(0.4), touches: budget(0.4) }
+        let [mappings, samples, touches] = shares(part).map(Budget::new);
+        Self { mappings, samples, touches }
     }
 
     /// So much from now on.
     pub fn set(&mut self, part: f64) {
-        for budget in [&mut self.mappings, &mut self.samples, &mut self.touches] {
-            budget.part = part * budget.share;
-        }
+        [self.mappings.part, self.samples.part, self.touches.part] = shares(part);
     }
 }
 
+/// What mappings, samples and touches may take of all.
+fn shares(part: f64) -> [f64; 3] {
+    [0.2, 0.4, 0.4].map(|share| part * share)
+}
+
 impl Budget {
-    fn new(share: f64, part: f64) -> Self {
-        Self { share, part, left: SAVED_UP.mul_f64(part), filled: Nanos(0) }
+    fn new(part: f64) -> Self {
+        Self { part, left: SAVED_UP.mul_f64(part), filled: Nanos(0) }
     }
 
     /// What time brings.

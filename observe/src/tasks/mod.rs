@@ -56,7 +56,8 @@ const MAPPINGS_LAST: Nanos = Nanos(10 * SECOND);
 /// A thread's CPU is asked for in one of so many periods.
 const TURNS: usize = 5;
 /// What part of one CPU looking at pages takes: lists of mappings, where pages lie, and who touches them.
-const PAGES_PART: f64 = 0.005;
+/// Of a Monitor that nobody has told otherwise.
+pub const PAGES_PART: f64 = 0.005;
 
 /// It is not permitted to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -104,7 +104,7 @@ impl Process {
     }
 
     /// What it has of its own, as it was asked last.
-    pub fn resident(&self) -> Option<quartier_model::Bytes> {
+    pub fn resident(&self) -> Option<Bytes> {
         self.standing.as_ref()?.resident
     }
 
@@ -295,8 +295,7 @@ impl Process {
         files: &mut Files,
         resident_max: Bytes,
     ) -> Result<Vec<(u64, u64)>, Refusal> {
-        let resident = self.standing.as_ref().and_then(|standing| standing.resident);
-        if resident.is_none_or(|resident| resident > resident_max) {
+        if self.resident().is_none_or(|resident| resident > resident_max) {
             return Err(Refusal::PolicyUnknown);
         }
         movable(files, self.id.id)

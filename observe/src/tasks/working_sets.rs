@@ -2,7 +2,7 @@
 
 use std::io;
 
-use quartier_model::{Bytes, Nanos, TaskId, WorkingSets};
+use quartier_model::{Bytes, Nanos, WorkingSets};
 
 use super::process::Process;
 use super::{Monitor, SECOND};
@@ -96,6 +96,6 @@ fn longest_unasked<'a>(
             && process.is_busy()
             && process.resident().is_some_and(|resident| resident >= RESIDENT_MIN)
     };
-    let first = |process: &&mut Process| (process.usage.asked, TaskId::clone(&process.id));
+    let first = |process: &&mut Process| (process.usage.asked, process.id);
     processes.filter(is_old).min_by_key(first)
 }

@@ -90,14 +90,7 @@ impl Place {
 
 /// What a comparison prints, which is kept in a text file of that name.
 fn table(command: &mut Command, folder: &Path, name: &str) -> anyhow::Result<String> {
-    let output = command
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run quartier")?;
-    ensure!(output.status.success(), "quartier lab compare ended with {}", output.status);
-    let text = String::from_utf8(output.stdout).context("the table is no text")?;
+    let text = crate::said_by(command.current_dir(folder), "quartier lab compare")?;
     fs::write(folder.join(name).with_extension("txt"), &text)?;
     Ok(text)
 }

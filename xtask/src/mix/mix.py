@@ -13,10 +13,9 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
-from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, stat
+from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, start, stat
 
 CPUS_PER_NODE, NODES = map(int, sys.argv[1:3])
 POLICY = sys.argv[3]
@@ -104,12 +103,6 @@ def work():
     return done
 
 
-def listen(daemon, since):
-    """What a daemon says, and when."""
-    for line in daemon:
-        said.append({"seconds": round(time.time() - since, 2), "line": line.rstrip()})
-
-
 mix = []
 with open("/proc/sys/kernel/numa_balancing", "w") as file:
     file.write("1" if POLICY == "numa-balancing" else "0")
@@ -120,9 +113,7 @@ look(since, workers)
 said = []
 if DAEMON:
     os.chdir("/tmp")
-    daemon = subprocess.Popen(
-        DAEMON, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    threading.Thread(target=listen, args=(daemon.stdout, since), daemon=True).start()
+    _, said = start(DAEMON, since)
 while time.time() < since + SECONDS:
     time.sleep(EVERY)
     look(since, workers)

@@ -7,7 +7,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
@@ -72,11 +72,11 @@ impl Policy {
     }
 
     /// The daemon's command.
-    fn daemon(self, script: &Script, config: &Path) -> anyhow::Result<Vec<OsString>> {
+    fn daemon(self, script: &Script) -> anyhow::Result<Vec<OsString>> {
         Ok(match self {
             Self::Nothing | Self::NumaBalancing => Vec::new(),
             Self::Numad => vec![numad()?.into()],
-            Self::Quartierd => script::quartierd(&script.built("quartierd"), config),
+            Self::Quartierd => script.quartierd()?,
         })
     }
 }
@@ -100,15 +100,6 @@ struct End {
     work: BTreeMap<String, u64>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Line {
-    Look(Look),
-    /// By the daemon, for people.
-    Said(serde::de::IgnoredAny),
-    End(End),
-}
-
 /// One run.
 #[derive(Debug)]
 struct Run {
@@ -119,16 +110,9 @@ struct Run {
 
 impl Run {
     fn of(policy: Policy, said: &str) -> anyhow::Result<Self> {
-        let (mut looks, mut end) = (Vec::new(), None);
-        for line in said.lines().filter(|line| line.starts_with('{')) {
-            match serde_json::from_str(line).with_context(|| format!("not understood: {line}"))? {
-                Line::Look(look) => looks.push(look),
-                Line::Said(_) => {}
-                Line::End(last) => end = Some(last),
-            }
-        }
+        let (looks, end) = script::read(said)?;
         ensure!(!looks.is_empty(), "nothing was looked at");
-        Ok(Self { policy, looks, end: end.context("it did not end well")? })
+        Ok(Self { policy, looks, end })
     }
 
     /// When the goal was first reached, seconds; `None`: not at all.
@@ -148,7 +132,6 @@ impl Run {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
     let script = Script::new("mix.py", MIX)?;
-    let config = script.beside("mix.toml", script::CONFIG)?;
     for kernel in &args.kernels {
         for cpus_per_node in &args.cpus_per_node {
             let guest = Guest {
@@ -158,7 +141,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 mib_per_node: args.mib * cpus_per_node * 2 * 2 + 512,
                 timeout_s: args.seconds + 900,
             };
-            let (runs, said) = runs(args, &script, guest, &config)?;
+            let (runs, said) = runs(args, &script, guest)?;
             keep(args, &guest.name(), &runs, &said)?;
         }
     }
@@ -166,19 +149,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// All policies in one guest; gives what was said too.
-fn runs(
-    args: &Args,
-    script: &Script,
-    guest: Guest<'_>,
-    config: &Path,
-) -> anyhow::Result<(Vec<Run>, String)> {
+fn runs(args: &Args, script: &Script, guest: Guest<'_>) -> anyhow::Result<(Vec<Run>, String)> {
     let (mut runs, mut said) = (Vec::new(), String::new());
     for policy in &args.policies {
         let word = policy.to_possible_value().context("it has no name")?;
         let numbers = [args.mib, args.seconds].map(|number| number.to_string());
         let words = [word.get_name()].into_iter().chain(numbers.iter().map(String::as_str));
-        let words: Vec<_> =
-            words.map(OsString::from).chain(policy.daemon(script, config)?).collect();
+        let words: Vec<_> = words.map(OsString::from).chain(policy.daemon(script)?).collect();
         for nr in 1..=args.runs {
             let name = guest.name();
             eprintln!("mix: {name}: {}, run {nr} of {}", policy.name(), args.runs);

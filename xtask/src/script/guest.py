@@ -1,6 +1,9 @@
 """What scripts that run in a guest ask of its kernel."""
 import os
 import re
+import subprocess
+import threading
+import time
 
 PAGE = 4096
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -51,3 +54,17 @@ def cpu_seconds(fields):
 def moved():
     """Bytes that the kernel has moved between nodes since it started."""
     return int(re.search(r"^pgmigrate_success (\d+)", read("/proc/vmstat"), re.M)[1]) * PAGE
+
+
+def start(command, since):
+    """A daemon, and what it says from now on: lines, and when."""
+    daemon = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = []
+
+    def listen():
+        for line in daemon.stdout:
+            said.append({"seconds": round(time.time() - since, 2), "line": line.rstrip()})
+
+    threading.Thread(target=listen, daemon=True).start()
+    return daemon, said

@@ -2,17 +2,22 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// What all of them import.
 const GUEST: &str = include_str!("guest.py");
 
 /// Nodes of the guest.
 const NODES: u32 = 4;
+
+/// How quartierd is configured there: a guest is some 30 times slower than a machine, so looking at as many pages takes
+/// 30 times the part of a CPU.
+const CONFIG: &str = "monitor.pages_percent = 15\n";
 
 /// A script where guests see it: beside the built programs.
 #[derive(Debug)]
@@ -34,6 +39,28 @@ impl Look {
     pub fn local(&self) -> Option<f64> {
         (self.resident_bytes > 0).then(|| self.local_bytes as f64 / self.resident_bytes as f64)
     }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line<End> {
+    Look(Look),
+    /// By the daemon, for people.
+    Said(IgnoredAny),
+    End(End),
+}
+
+/// Takes apart what a script says: its looks, and what it says at the end.
+pub fn read<End: DeserializeOwned>(said: &str) -> anyhow::Result<(Vec<Look>, End)> {
+    let (mut looks, mut end) = (Vec::new(), None);
+    for line in said.lines().filter(|line| line.starts_with('{')) {
+        match serde_json::from_str(line).with_context(|| format!("not understood: {line}"))? {
+            Line::Look(look) => looks.push(look),
+            Line::Said(_) => {}
+            Line::End(last) => end = Some(last),
+        }
+    }
+    Ok((looks, end.context("it did not end well")?))
 }
 
 /// The guest that a script runs in.
@@ -66,45 +93,33 @@ impl Script {
     }
 
     /// Writes a file that the guest sees too.
-    pub fn beside(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    fn beside(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.with_file_name(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 
-    /// A program that was built beside the command.
-    pub fn built(&self, name: &str) -> PathBuf {
-        self.quartier.with_file_name(name)
+    /// The command that starts quartierd there.
+    pub fn quartierd(&self) -> anyhow::Result<Vec<OsString>> {
+        let program = self.quartier.with_file_name("quartierd");
+        let config = self.beside("quartierd.toml", CONFIG)?;
+        let options = ["--apply", "--journal", "/tmp/journal", "--log", "/tmp/log", "--config"];
+        let options = options.map(OsString::from).into_iter();
+        Ok([program.into()].into_iter().chain(options).chain([config.into()]).collect())
     }
 
     /// Runs it; gives what it says. CPUs per node and nodes are its first arguments.
     pub fn run(&self, guest: Guest<'_>, arguments: &[OsString]) -> anyhow::Result<String> {
         let cpus_per_node = guest.cpus_per_node.to_string();
-        let output = Command::new(&self.quartier)
+        let mut command = Command::new(&self.quartier);
+        command
             .args(["lab", "run", "--kernel", guest.kernel, "--nodes", &NODES.to_string()])
             .args(["--cpus-per-node", &cpus_per_node])
             .args(["--mem", &format!("{}M", NODES * guest.mib_per_node), "--root"])
             .args(["--timeout", &guest.timeout_s.to_string(), "--", "/usr/bin/python3"])
             .arg(&self.path)
             .args([&cpus_per_node, &NODES.to_string()])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cannot run quartier")?;
-        ensure!(output.status.success(), "the guest ended with {}", output.status);
-        String::from_utf8(output.stdout).context("what it said is no text")
+            .args(arguments);
+        crate::said_by(&mut command, "quartier lab run")
     }
 }
-
-/// The command that starts quartierd there, configured by a file.
-pub fn quartierd(program: &Path, config: &Path) -> Vec<OsString> {
-    let options = ["--apply", "--journal", "/tmp/journal", "--log", "/tmp/log", "--config"];
-    let program = program.as_os_str().to_owned();
-    let options = options.map(OsString::from);
-    [program].into_iter().chain(options).chain([config.as_os_str().to_owned()]).collect()
-}
-
-/// How quartierd is configured there: a guest is some 30 times slower than a machine, so looking at as many pages takes
-/// 30 times the part of a CPU.
-pub const CONFIG: &str = "monitor.pages_percent = 15\n";

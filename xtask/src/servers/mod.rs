@@ -57,15 +57,6 @@ struct End {
     status: i32,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Line {
-    Look(Look),
-    /// By the daemon, for people.
-    Said(serde::de::IgnoredAny),
-    End(End),
-}
-
 /// One run.
 #[derive(Debug)]
 struct Run {
@@ -77,15 +68,8 @@ struct Run {
 
 impl Run {
     fn of(machine: String, is_watched: bool, said: &str) -> anyhow::Result<Self> {
-        let (mut looks, mut end) = (Vec::new(), None);
-        for line in said.lines().filter(|line| line.starts_with('{')) {
-            match serde_json::from_str(line).with_context(|| format!("not understood: {line}"))? {
-                Line::Look(look) => looks.push(look),
-                Line::Said(_) => {}
-                Line::End(last) => end = Some(last),
-            }
-        }
-        Ok(Self { machine, is_watched, looks, end: end.context("it did not end well")? })
+        let (looks, end) = script::read(said)?;
+        Ok(Self { machine, is_watched, looks, end })
     }
 
     /// The first look and the last one that say anything.
@@ -100,9 +84,8 @@ impl Run {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
     let script = Script::new("servers.py", SERVERS)?;
-    let config = script.beside("mix.toml", script::CONFIG)?;
     let folder = std::env::current_dir()?.join(FOLDER);
-    let quartierd = script::quartierd(&script.built("quartierd"), &config);
+    let quartierd = script.quartierd()?;
     let (mut runs, mut said) = (Vec::new(), String::new());
     for kernel in &args.kernels {
         let guest = Guest {

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, stat, threads
+from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, start, stat, threads
 
 CPUS_PER_NODE, NODES = map(int, sys.argv[1:3])
 SECONDS = int(sys.argv[4])
@@ -42,7 +42,7 @@ def run(command, **options):
     return done.stdout
 
 
-def start(command, **options):
+def serve(command, **options):
     """A server, on node 0."""
     log = open("/tmp/server", "w")
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -71,7 +71,7 @@ class Postgresql:
         self.bin = folder[-1]
         self.user = {"user": NOBODY, "group": NOBODY, "env": {**os.environ, "HOME": "/tmp", "PGHOST": "/tmp"}}
         run([f"{self.bin}/initdb", "-D", "/tmp/data", "-U", "postgres", "-A", "trust"], **self.user, cwd="/tmp")
-        self.process = start([f"{self.bin}/postgres", "-D", "/tmp/data", "-k", "/tmp", "-c", "shared_buffers=128MB"],
+        self.process = serve([f"{self.bin}/postgres", "-D", "/tmp/data", "-k", "/tmp", "-c", "shared_buffers=128MB"],
                              **self.user)
         wait_for(self.port)
         run([f"{self.bin}/pgbench", "-h", "/tmp", "-U", "postgres", "-i", "-q", "-s", "2", "postgres"], **self.user)
@@ -95,7 +95,7 @@ class Memcached:
     COPIES = 500
 
     def __init__(self):
-        self.process = start(["memcached", "-u", "nobody", "-m", "1024", "-t", "2", "-l", HOST])
+        self.process = serve(["memcached", "-u", "nobody", "-m", "1024", "-t", "2", "-l", HOST])
         wait_for(self.port)
         with socket.create_connection((HOST, self.port)) as server:
             for item in range(self.ITEMS):
@@ -177,7 +177,7 @@ StartServers 2
 ThreadsPerChild 2
 MaxRequestWorkers 8
 """)
-        self.process = start(["apache2", "-f", "/tmp/www/conf", "-DFOREGROUND"])
+        self.process = serve(["apache2", "-f", "/tmp/www/conf", "-DFOREGROUND"])
         wait_for(self.port)
         run(["ab", "-q", "-n", "200", "-c", str(CLIENTS), f"http://{HOST}:{self.port}/file"])
 
@@ -228,12 +228,6 @@ def shared(server):
     return max((pages_on(pid, NODES, is_shared) for pid in children(server.process.pid)), key=sum)
 
 
-def listen(daemon, since):
-    """What the daemon says, and when."""
-    for line in daemon.stdout:
-        said.append({"seconds": round(time.time() - since, 2), "line": line.rstrip()})
-
-
 def left_behind(server):
     """Threads that are still held."""
     tids = [tid for pid in children(server.process.pid) for tid in threads(pid)]
@@ -260,8 +254,7 @@ since, before, moved_before = time.time(), {}, moved()
 look(server, since, before)
 daemon = None
 if DAEMON:
-    daemon = subprocess.Popen(DAEMON, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    threading.Thread(target=listen, args=(daemon, since), daemon=True).start()
+    daemon, said = start(DAEMON, since)
 while load.is_alive():
     load.join(EVERY)
     look(server, since, before)

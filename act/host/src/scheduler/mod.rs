@@ -219,7 +219,7 @@ impl Scheduler {
             {
                 let outcome = finished.outcome(at, &begun);
                 // What could not be moved back stays in the journal, for whoever may.
-                if is_back && matches!(outcome.refusal, None | Some(Refusal::Ended)) {
+                if is_back && outcome.is_settled() {
                     self.is_back(process)?;
                 }
                 done.push(outcome);

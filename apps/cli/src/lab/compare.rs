@@ -139,16 +139,22 @@ impl Args {
             runs: Vec::new(),
             interrupts: Interrupts::new()?,
         };
-        for point in &points {
-            let slow_clocks = self.slow_clocks(&mut counter, point);
-            let slow_clocks = slow_clocks.map_err(|error| interrupted(error, &counter))?;
-            for policy in self.wanted() {
-                let ways = policies::ways(policy, &self.by_hand, point, slow_clocks);
-                let counted = counter.count_policy(policy, point, ways, self.runs as usize);
-                counted.map_err(|error| interrupted(error, &counter))?;
-            }
-        }
+        let counted = points.iter().try_for_each(|point| self.count_at(&mut counter, point));
+        counted.map_err(|error| match error.downcast_ref::<Interrupted>() {
+            Some(_) => error.context(counter.kept()),
+            None => error,
+        })?;
         Ok((words(&self.command), nr_cpus, counter.runs))
+    }
+
+    /// All policies with so many CPUs.
+    fn count_at(&self, counter: &mut Counter, point: &Point) -> anyhow::Result<()> {
+        let slow_clocks = self.slow_clocks(counter, point)?;
+        for policy in self.wanted() {
+            let ways = policies::ways(policy, &self.by_hand, point, slow_clocks);
+            counter.count_policy(policy, point, ways, self.runs as usize)?;
+        }
+        Ok(())
     }
 
     /// How many times as long clocks wait from now on.
@@ -167,14 +173,6 @@ impl Args {
             Err(_) => 0,
         };
         self.wanted().into_iter().map(of).sum()
-    }
-}
-
-/// Says what is left of runs that were interrupted.
-fn interrupted(error: anyhow::Error, counter: &Counter) -> anyhow::Error {
-    match error.downcast_ref::<Interrupted>() {
-        Some(_) => error.context(counter.kept()),
-        None => error,
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Each test file uses a part.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -74,6 +74,22 @@ pub fn in_guest(
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "kernel {kernel}: {output:?} {said}");
     Some((String::from_utf8(output.stdout).unwrap(), said))
+}
+
+/// Runs a script in a guest, as [`in_guest`] does; what it is given are its $1, $2 and so on.
+pub fn script_in_guest(
+    kernel: &str,
+    options: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    script: &str,
+    given: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Option<(String, String)> {
+    let shell = ["sh", "-c", script, "sh"].map(OsString::from).into_iter();
+    in_guest(kernel, options, shell.chain(given.into_iter().map(Into::into)))
+}
+
+/// What follows a word on the lines that begin with it.
+pub fn lines<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ')).collect()
 }
 
 /// Whether a guest with this kernel can be booted here. In CI it must.

@@ -93,10 +93,7 @@ impl Counter {
         self.request.slow_clocks = 1;
         let counted = self.run(point, &Way::as_it_is());
         self.interrupts.check()?;
-        let report = counted?.and_then(|recording| {
-            Report::new(&recording, self.phase).map_err(|error| error.to_string())
-        });
-        let slowdown = report.and_then(|report| {
+        let slowdown = self.report(counted?).and_then(|report| {
             report.slowdown().ok_or_else(|| "no CPU executed any of the program".to_owned())
         });
         match slowdown {
@@ -176,11 +173,14 @@ impl Counter {
             let outcome = counted.as_ref().map_err(String::as_str);
             journal.add((policy, detail.clone(), nr_cpus), outcome)?;
         }
-        let outcome = counted.and_then(|recording| {
-            Report::new(&recording, self.phase).map_err(|error| error.to_string())
-        });
+        let outcome = self.report(counted);
         self.runs.push(CountedRun { policy, detail, nr_cpus, outcome });
         Ok(())
+    }
+
+    /// What a run says about the phase, or why nothing.
+    fn report(&self, counted: Result<Recording, String>) -> Result<Report, String> {
+        Report::new(&counted?, self.phase).map_err(|error| error.to_string())
     }
 
     /// Gives what was counted, or why this run failed; an error is one that all others would have too.
