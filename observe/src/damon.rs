@@ -32,6 +32,8 @@ const WATCHES: Duration = Duration::from_secs(8);
 pub enum Unwatched {
     /// The process has ended.
     Ended,
+    /// No use of anything was seen: it slept, or the CPUs kept all translations it needs.
+    Unseen,
     /// The kernel has no DAMON, or one before Linux 6.6.
     Unsupported,
     /// Only root may.
@@ -56,7 +58,7 @@ impl Unwatched {
     #[must_use]
     pub fn state(self) -> Option<WorkingSets> {
         match self {
-            Self::Ended => None,
+            Self::Ended | Self::Unseen => None,
             Self::Unsupported => Some(WorkingSets::Unsupported),
             Self::NotPermitted => Some(WorkingSets::NotPermitted),
             Self::InUse => Some(WorkingSets::InUse),
@@ -253,7 +255,11 @@ impl Kdamonds {
     fn used(&self) -> Result<Bytes, Unwatched> {
         self.write("0/state", "update_schemes_tried_bytes").map_err(|_| Unwatched::Ended)?;
         let total = self.read(TOTAL).map_err(|_| Unwatched::Ended)?;
-        total.parse().map(Bytes).map_err(|_| Unwatched::Ended)
+        match total.parse() {
+            // Whoever runs uses something.
+            Ok(0) => Err(Unwatched::Unseen),
+            total => total.map(Bytes).map_err(|_| Unwatched::Ended),
+        }
     }
 
     /// Leaves all as it was. What has ended by itself cannot be ended.
@@ -316,6 +322,14 @@ mod tests {
         assert_eq!(read(root.path(), "0/contexts/0/targets/0/pid_target"), "42");
         assert_eq!(read(root.path(), "0/state"), "off");
         assert_eq!(read(root.path(), "nr_kdamonds"), "0");
+    }
+
+    #[test]
+    fn that_nothing_was_seen_is_not_that_nothing_is_used() {
+        let root = files("0", true);
+        Kdamonds::below(root.path()).write(TOTAL, "0\n").unwrap();
+        assert_eq!(ask(root.path()), Err(Unwatched::Unseen));
+        assert_eq!(Unwatched::Unseen.state(), None);
     }
 
     #[test]

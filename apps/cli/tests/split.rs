@@ -42,9 +42,11 @@ fn check(kernel: &str) {
     // First touch leaves a quarter beside its users.
     assert!(number("right") * 2 > number("pages"), "{text}");
     assert!(!lines("said").is_empty(), "a split was decided: {text}");
+    assert!(lines("log").iter().any(|line| json(line)["outcome"]["threads_held"] == 8), "{text}");
     let moved = |line: &&str| json(line)["outcome"]["moved"].as_u64().unwrap();
-    // How much is left to us depends on how fast the kernel's own balancing is: 4 to 24 MiB were seen.
-    assert!(lines("log").iter().map(moved).sum::<u64>() >= 2 << 20, "{text}");
+    // How much is left to us depends on how fast the kernel's own balancing is: 4 to 24 MiB were seen, and once nothing.
+    let is_left = !lines("said").iter().all(|said| said.contains("pages Stay"));
+    assert!(!is_left || lines("log").iter().map(moved).sum::<u64>() >= 2 << 20, "{text}");
     assert!(lines("replayed").iter().any(|line| line.ends_with("all the same")), "{text}");
     assert_eq!(lines("blind").len(), 1, "why it is not split is said: {text}");
     assert!(!text.contains("was wrong") && !text.contains("ended with"), "{text}");

@@ -190,6 +190,22 @@ fn keys_explain_the_selected_task_and_a_new_size_is_drawn() {
 }
 
 #[test]
+fn no_key_is_lost_to_a_new_size() {
+    let daemon = FakeDaemon::writing(answers);
+    let mut top = Top::begin(&daemon);
+    top.wait_for("DECIDED");
+    for columns in 81..110 {
+        for (key, tells) in [("?", "PRESSURE"), ("q", "q quit")] {
+            top.resize(columns + u16::from(key == "q"), 24);
+            top.press(key);
+            top.wait_for(tells);
+        }
+    }
+    top.press("q");
+    assert_eq!(top.end().code(), Some(0));
+}
+
+#[test]
 fn a_daemon_that_goes_away_is_missed_and_found_again() {
     let daemon = FakeDaemon::writing(answers);
     let at = daemon.at;
