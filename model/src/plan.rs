@@ -136,7 +136,7 @@ pub enum Pages {
         /// Blocks by their index ([`crate::BlockSeen`]), in rising order, with their node.
         blocks: Vec<(u64, NodeId)>,
     },
-    /// Each page goes back to where it was.
+    /// What the latest step moved goes back to where it was before that.
     Back,
 }
 

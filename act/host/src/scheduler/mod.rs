@@ -17,7 +17,7 @@ mod sleeper;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use quartier_model::{
@@ -79,6 +79,8 @@ pub struct Scheduler {
     machine: Machine,
     journal: Journal,
     moves: VecDeque<(Move, Outcome)>,
+    /// What the latest step of each process moved, by index: the journal knows where blocks were before the first.
+    latest: BTreeMap<TaskId, BTreeMap<u64, Block>>,
     next_sweep: Nanos,
 }
 
@@ -94,7 +96,8 @@ impl Scheduler {
     /// One that goes on where an earlier one has ended.
     #[must_use]
     pub fn new(machine: Machine, journal: Journal) -> Self {
-        Self { machine, journal, moves: VecDeque::new(), next_sweep: Nanos(0) }
+        let (moves, latest) = (VecDeque::new(), BTreeMap::new());
+        Self { machine, journal, moves, latest, next_sweep: Nanos(0) }
     }
 
     /// Threads that are held.
@@ -163,6 +166,9 @@ impl Scheduler {
         // An earlier move of the same process ends where it is.
         self.moves.retain(|(running, _)| running.process() != step.process);
         let os_id = |node: NodeId| self.machine.nodes()[node.index()].os_id;
+        if step.kind != Kind::TakeBack {
+            self.latest.insert(step.process, BTreeMap::new());
+        }
         let goal = match &step.pages {
             PagesTo::Stay => None,
             PagesTo::To { node, .. } => Some(Goal::Node(os_id(*node))),
@@ -184,8 +190,10 @@ impl Scheduler {
         self.moves.push_back((Move::new(step.process, goal, &pages), outcome));
     }
 
+    /// To where pages were before the latest step; or before the first, if that is all that is known.
     fn way_back(&self, process: TaskId) -> Goal {
-        let moved = self.journal.changes().moved.get(&process);
+        let latest = self.latest.get(&process);
+        let moved = latest.or_else(|| self.journal.changes().moved.get(&process));
         let back = |block: &Block| (block.index, block.from);
         Goal::Back(moved.into_iter().flat_map(|blocks| blocks.values()).map(back).collect())
     }
@@ -205,12 +213,15 @@ impl Scheduler {
             if !task::is_there(process) {
                 running.stop(Refusal::Ended);
             }
-            let journal = &mut self.journal;
+            let (journal, latest) = (&mut self.journal, &mut self.latest);
             let is_back = running.is_back();
-            // On the way back what is in the journal stays there until all of it is done.
-            let note = |block| match is_back {
-                true => Ok(()),
-                false => journal.write(Entry::Moved(process, vec![block])),
+            let note = |block: Block| {
+                // On the way back what is in the journal stays there until all of it is done.
+                if !is_back {
+                    journal.write(Entry::Moved(process, vec![block]))?;
+                    latest.entry(process).or_default().insert(block.index, block);
+                }
+                Ok(())
             };
             let batch = running.go_on(&mut ProcessPages(process.id), left, note)?;
             left = left.saturating_sub(batch.moved + batch.asked / 20);
@@ -219,7 +230,7 @@ impl Scheduler {
             {
                 let outcome = finished.outcome(at, &begun);
                 // What could not be moved back stays in the journal, for whoever may.
-                if is_back && outcome.is_settled() {
+                if is_back && outcome.is_settled() && self.is_as_at_first(process) {
                     self.is_back(process)?;
                 }
                 done.push(outcome);
@@ -246,6 +257,7 @@ impl Scheduler {
     ) -> Result<Undone, JournalError> {
         let threads = self.holds().len();
         self.moves.clear();
+        self.latest.clear();
         let mut undone = Undone { threads, refused: self.release(None)?, ..Undone::default() };
         let processes: Vec<_> = self.journal.changes().moved.keys().copied().collect();
         for (at, process) in processes.iter().enumerate() {
@@ -263,6 +275,14 @@ impl Scheduler {
             undone.outcomes.extend(self.go_on(Nanos(0), u64::MAX)?);
         }
         Ok(undone)
+    }
+
+    /// Whether a process whose latest step has been taken back has nothing left that earlier ones moved.
+    fn is_as_at_first(&mut self, process: TaskId) -> bool {
+        let Some(latest) = self.latest.remove(&process) else { return true };
+        let from = |index| latest.get(index).map(|block| block.from);
+        let moved = self.journal.changes().moved.get(&process);
+        moved.into_iter().flatten().all(|(index, first)| from(index) == Some(first.from))
     }
 
     /// What its process has had back, or taken along when it ended.
@@ -288,6 +308,7 @@ impl Scheduler {
         for (process, thread) in self.holds().ended() {
             self.journal.write(free(process, thread))?;
         }
+        self.latest.retain(|process, _| task::is_there(*process));
         let moved = self.journal.changes().moved.keys();
         let ended: Vec<_> = moved.copied().filter(|process| !task::is_there(*process)).collect();
         ended.into_iter().try_for_each(|process| self.is_back(process))

@@ -110,6 +110,12 @@ impl Move {
         self.process
     }
 
+    /// Where its pages go.
+    #[cfg(test)]
+    pub(super) fn goal(&self) -> &Goal {
+        &self.goal
+    }
+
     /// Whether it takes pages to where they were.
     #[must_use]
     pub fn is_back(&self) -> bool {

@@ -161,6 +161,34 @@ fn pages_that_could_not_be_moved_back_stay_in_the_journal() {
 }
 
 #[test]
+fn a_step_is_taken_back_and_not_those_before_it() {
+    let Some(scene) = Scene::new() else { return };
+    let process = scene.task.process;
+    let block = |index, from| Block { index, from: NodeOsId(from), pages: 1 };
+    let first = [block(1, 0), block(2, 0)];
+    // What the latest step moved, where it goes back to, and whether all is as at first then.
+    for (latest, goal, is_all) in [
+        (Some(vec![]), vec![], false),
+        (Some(vec![block(2, 1)]), vec![(2, NodeOsId(1))], false),
+        (Some(first.to_vec()), vec![(1, NodeOsId(0)), (2, NodeOsId(0))], true),
+        (None, vec![(1, NodeOsId(0)), (2, NodeOsId(0))], true),
+    ] {
+        let mut scheduler = scene.scheduler();
+        scheduler.journal.write(Entry::Moved(process, first.to_vec())).unwrap();
+        if let Some(latest) = latest {
+            let by_index = latest.into_iter().map(|block| (block.index, block));
+            scheduler.latest.insert(process, by_index.collect());
+        }
+        let step = scene.step(Kind::TakeBack, None, PagesTo::Back);
+        let order = Order { step: &step, tasks: &[], whole: &scene.whole, pages: Ok(Vec::new()) };
+        scheduler.begin(Nanos(1), order).unwrap();
+        assert_eq!(scheduler.moves[0].0.goal(), &Goal::Back(goal));
+        scheduler.go_on(Nanos(2), 100).unwrap();
+        assert_eq!(scheduler.journal.changes().moved.is_empty(), is_all);
+    }
+}
+
+#[test]
 fn why_pages_stay_is_said() {
     let Some(mut scene) = Scene::new() else { return };
     let mut scheduler = scene.scheduler();
