@@ -23,8 +23,8 @@ Examples:
   quartier undo --json | jq '.outcomes[].moved'
 
 A quartierd that runs takes everything back itself when it is stopped. Threads get the affinity again that
-they had, unless somebody has set another since; pages go back to the node where most of their block of
-2 MiB was.
+they had, unless somebody has set another since; each page that was moved goes back to the node where it was
+first, and no other page.
 
 Exit status: 0 if everything was taken back; 1 if not all was; 2 if there is no usable journal.";
 

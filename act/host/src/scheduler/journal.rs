@@ -12,7 +12,7 @@ use quartier_model::TaskId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::blocks::Block;
+use super::blocks::{self, Block, Blocks};
 use super::holds::{Held, Holds};
 
 /// Another number after each start of the machine.
@@ -66,7 +66,7 @@ pub struct Changes {
     /// Threads that are held.
     pub held: Holds,
     /// By process, and by the index of the block: where its pages were first.
-    pub moved: BTreeMap<TaskId, BTreeMap<u64, Block>>,
+    pub moved: BTreeMap<TaskId, Blocks>,
 }
 
 /// A journal that is open.
@@ -89,10 +89,7 @@ impl Changes {
             Entry::Free { process, thread } => self.held.remove(process, thread),
             Entry::Moved(process, blocks) => {
                 let moved = self.moved.entry(process).or_default();
-                // Where a page was first is where it goes back.
-                for block in blocks {
-                    moved.entry(block.index).or_insert(block);
-                }
+                blocks.into_iter().for_each(|block| blocks::note(moved, block));
             }
             Entry::Back(process) => {
                 self.moved.remove(&process);
@@ -105,7 +102,7 @@ impl Changes {
         let moved = self.moved.iter();
         held.chain(
             moved.map(|(process, blocks)| {
-                Entry::Moved(*process, blocks.values().copied().collect())
+                Entry::Moved(*process, blocks.values().cloned().collect())
             }),
         )
     }
@@ -277,7 +274,8 @@ mod tests {
     }
 
     fn moved(id: u32, index: u64, from: u32) -> Entry {
-        Entry::Moved(task(id), vec![Block { index, from: NodeOsId(from), pages: 9 }])
+        let pages = (0..9).map(|page| (page * u64::from(from + 1), NodeOsId(from)));
+        Entry::Moved(task(id), vec![Block::of(index, pages)])
     }
 
     fn journal(folder: &tempfile::TempDir, boot: &str) -> Result<Journal, JournalError> {
@@ -298,7 +296,8 @@ mod tests {
         assert_eq!(*second.changes(), changes);
         let held: Vec<_> = changes.held.of(None).map(|(thread, _)| *thread).collect();
         assert_eq!(held, [task(8)]);
-        assert_eq!(changes.moved[&task(1)][&4].from, NodeOsId(2), "where it was first");
+        let mut first = changes.moved[&task(1)][&4].pages().filter(|(page, _)| *page == 0);
+        assert_eq!(first.next(), Some((0, NodeOsId(2))), "where it was first");
         drop(second);
         let other = journal(&folder, "b").unwrap();
         assert_eq!(*other.changes(), Changes::default(), "the machine was started anew");

@@ -26,7 +26,7 @@ use quartier_model::{
 };
 use quartier_session::CpuBits;
 
-pub use blocks::Block;
+pub use blocks::{Block, Blocks, PageSet};
 pub use holds::{Held, HoldError, Holds};
 pub use journal::{Changes, Entry, Journal, JournalError};
 pub use mask::Mask;
@@ -80,7 +80,7 @@ pub struct Scheduler {
     journal: Journal,
     moves: VecDeque<(Move, Outcome)>,
     /// What the latest step of each process moved, by index: the journal knows where blocks were before the first.
-    latest: BTreeMap<TaskId, BTreeMap<u64, Block>>,
+    latest: BTreeMap<TaskId, Blocks>,
     next_sweep: Nanos,
 }
 
@@ -167,7 +167,7 @@ impl Scheduler {
         self.moves.retain(|(running, _)| running.process() != step.process);
         let os_id = |node: NodeId| self.machine.nodes()[node.index()].os_id;
         if step.kind != Kind::TakeBack {
-            self.latest.insert(step.process, BTreeMap::new());
+            self.latest.insert(step.process, Blocks::new());
         }
         let goal = match &step.pages {
             PagesTo::Stay => None,
@@ -194,8 +194,7 @@ impl Scheduler {
     fn way_back(&self, process: TaskId) -> Goal {
         let latest = self.latest.get(&process);
         let moved = latest.or_else(|| self.journal.changes().moved.get(&process));
-        let back = |block: &Block| (block.index, block.from);
-        Goal::Back(moved.into_iter().flat_map(|blocks| blocks.values()).map(back).collect())
+        Goal::Back(moved.into_iter().flat_map(|blocks| blocks.values()).cloned().collect())
     }
 
     /// Moves about so many pages; gives the outcomes of steps that are done.
@@ -218,8 +217,8 @@ impl Scheduler {
             let note = |block: Block| {
                 // On the way back what is in the journal stays there until all of it is done.
                 if !is_back {
-                    journal.write(Entry::Moved(process, vec![block]))?;
-                    latest.entry(process).or_default().insert(block.index, block);
+                    journal.write(Entry::Moved(process, vec![block.clone()]))?;
+                    blocks::note(latest.entry(process).or_default(), block);
                 }
                 Ok(())
             };
@@ -280,9 +279,7 @@ impl Scheduler {
     /// Whether a process whose latest step has been taken back has nothing left that earlier ones moved.
     fn is_as_at_first(&mut self, process: TaskId) -> bool {
         let Some(latest) = self.latest.remove(&process) else { return true };
-        let from = |index| latest.get(index).map(|block| block.from);
-        let moved = self.journal.changes().moved.get(&process);
-        moved.into_iter().flatten().all(|(index, first)| from(index) == Some(first.from))
+        self.journal.changes().moved.get(&process).is_none_or(|moved| *moved == latest)
     }
 
     /// What its process has had back, or taken along when it ended.

@@ -4,7 +4,7 @@
 use quartier_kernel::{Errno, sys};
 use quartier_model::{BLOCK, Bytes, Nanos, NodeOsId, Outcome, Refusal, TaskId};
 
-use super::blocks::{BLOCK_PAGES, Block, majority};
+use super::blocks::{BLOCK_PAGES, Block};
 use super::task;
 
 /// Bytes of a base page.
@@ -12,7 +12,7 @@ const PAGE: u64 = 4096;
 /// What plans call a block is what moves as one.
 const _: () = assert!(BLOCK_PAGES * PAGE == BLOCK.0);
 /// In a block of which none of so many pages is resident, spread evenly, others are not looked for.
-const PROBES: u64 = 16;
+const PROBES: usize = 16;
 
 /// The two calls on another process's pages.
 pub trait PageCalls {
@@ -50,8 +50,8 @@ pub enum Goal {
     Node(NodeOsId),
     /// Each block to a node of its own: its index, and the node. Others stay.
     Blocks(Vec<(u64, NodeOsId)>),
-    /// The same, being where they were before.
-    Back(Vec<(u64, NodeOsId)>),
+    /// These pages to where each was before, by rising index. Others stay.
+    Back(Vec<Block>),
 }
 
 /// Ranges of addresses whose pages may be moved, in rising order.
@@ -78,19 +78,16 @@ pub struct Batch {
     pub moved: u64,
 }
 
-/// Pages of a block that are elsewhere.
-#[derive(Debug)]
-struct Elsewhere {
-    goal: NodeOsId,
-    block: Block,
-    pages: Vec<u64>,
-}
+/// A page, and the node where it goes.
+type Placed = (u64, NodeOsId);
+/// A page, the node where it is, and the one where it goes.
+type Elsewhere = (u64, NodeOsId, NodeOsId);
 
 impl Move {
     /// Of all resident pages in these ranges.
     #[must_use]
     pub fn new(process: TaskId, goal: Goal, pages: &Pages) -> Self {
-        let block = BLOCK_PAGES * PAGE;
+        let block = BLOCK.0;
         let mut left: Vec<(u64, u64)> = Vec::new();
         for (start, end) in pages {
             let mut at = *start;
@@ -145,11 +142,12 @@ impl Move {
         while pages.len() as u64 + batch.asked / 20 < pages_max {
             let Some((start, end)) = self.left.pop() else { break };
             match self.look_at(calls, start, end, &mut batch) {
-                Ok(None) => {}
-                Ok(Some(there)) => {
-                    before(there.block)?;
-                    nodes.resize(pages.len() + there.pages.len(), there.goal.0 as i32);
-                    pages.extend(there.pages);
+                Ok(elsewhere) if elsewhere.is_empty() => {}
+                Ok(elsewhere) => {
+                    let is_at = |(page, node, _): &Elsewhere| (page / PAGE % BLOCK_PAGES, *node);
+                    before(Block::of(start / BLOCK.0, elsewhere.iter().map(is_at)))?;
+                    nodes.extend(elsewhere.iter().map(|(_, _, goal)| goal.0 as i32));
+                    pages.extend(elsewhere.iter().map(|(page, ..)| *page));
                 }
                 Err(errno) => self.give_up(errno),
             }
@@ -198,43 +196,58 @@ impl Move {
         self.stop(refusal);
     }
 
-    fn goal_of(&self, start: u64) -> Option<NodeOsId> {
-        let index = start / (BLOCK_PAGES * PAGE);
+    /// The pages of a block, or of the part of it that may be moved, each with where it goes.
+    fn goals(&self, start: u64, end: u64) -> Vec<Placed> {
+        let index = start / BLOCK.0;
+        let all_to =
+            |node: NodeOsId| (start..end).step_by(PAGE as usize).map(move |page| (page, node));
         match &self.goal {
-            Goal::Node(node) => Some(*node),
-            Goal::Blocks(blocks) | Goal::Back(blocks) => {
-                let at = blocks.binary_search_by_key(&index, |(index, _)| *index).ok()?;
-                Some(blocks[at].1)
+            Goal::Node(node) => all_to(*node).collect(),
+            Goal::Blocks(blocks) => {
+                match blocks.binary_search_by_key(&index, |(index, _)| *index) {
+                    Ok(at) => all_to(blocks[at].1).collect(),
+                    Err(_) => Vec::new(),
+                }
             }
+            Goal::Back(blocks) => match blocks.binary_search_by_key(&index, |block| block.index) {
+                Ok(at) => {
+                    let pages = blocks[at].pages();
+                    let pages = pages.map(|(page, node)| (index * BLOCK.0 + page * PAGE, node));
+                    pages.filter(|(page, _)| (start..end).contains(page)).collect()
+                }
+                Err(_) => Vec::new(),
+            },
         }
     }
 
-    /// The pages of a block, or of the part of it that may be moved, that are elsewhere.
+    /// Those of them that are resident elsewhere: with where they are, and where they go.
     fn look_at(
         &self,
         calls: &mut impl PageCalls,
         start: u64,
         end: u64,
         batch: &mut Batch,
-    ) -> Result<Option<Elsewhere>, Errno> {
-        let Some(goal) = self.goal_of(start) else { return Ok(None) };
-        let pages: Vec<u64> = (start..end).step_by(PAGE as usize).collect();
+    ) -> Result<Vec<Elsewhere>, Errno> {
+        let goals = self.goals(start, end);
+        if goals.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pages: Vec<u64> = goals.iter().map(|(page, _)| *page).collect();
         let mut status = vec![0; pages.len()];
-        let step = (pages.len() as u64).div_ceil(PROBES) as usize;
+        let step = pages.len().div_ceil(PROBES);
         let probes: Vec<u64> = pages.iter().copied().step_by(step).collect();
         batch.asked += probes.len() as u64;
         calls.query(&probes, &mut status)?;
         if status[..probes.len()].iter().all(|node| *node < 0) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        let elsewhere = Self::elsewhere(calls, &pages, goal, &mut status, batch)?;
-        let from: Vec<NodeOsId> = elsewhere.iter().map(|(_, node)| *node).collect();
-        let index = start / (BLOCK_PAGES * PAGE);
-        Ok(majority(&from).map(|from| Elsewhere {
-            goal,
-            block: Block { index, from, pages: elsewhere.len() as u32 },
-            pages: elsewhere.into_iter().map(|(page, _)| page).collect(),
-        }))
+        batch.asked += pages.len() as u64;
+        calls.query(&pages, &mut status)?;
+        let resident = |((page, goal), node): (Placed, &i32)| {
+            let node = NodeOsId(u32::try_from(*node).ok()?);
+            (node != goal).then_some((page, node, goal))
+        };
+        Ok(goals.into_iter().zip(&status).filter_map(resident).collect())
     }
 
     /// Moves pages to nodes; says how many are where they should be then.
@@ -258,23 +271,6 @@ impl Move {
                 open.iter().zip(&status).filter(|(at, status)| nodes[**at] == **status).count();
         }
         Ok(moved as u64)
-    }
-
-    /// Those that are resident on another node, with it.
-    fn elsewhere(
-        calls: &mut impl PageCalls,
-        pages: &[u64],
-        goal: NodeOsId,
-        status: &mut [i32],
-        batch: &mut Batch,
-    ) -> Result<Vec<(u64, NodeOsId)>, Errno> {
-        batch.asked += pages.len() as u64;
-        calls.query(pages, status)?;
-        let resident = |(page, node): (&u64, &i32)| {
-            let node = NodeOsId(u32::try_from(*node).ok()?);
-            (node != goal).then_some((*page, node))
-        };
-        Ok(pages.iter().zip(&*status).filter_map(resident).collect())
     }
 }
 
@@ -375,8 +371,8 @@ mod tests {
         assert!(memory.node_of.values().all(|node| *node == 2));
         // A third was there already.
         assert_eq!((outcome.moved.0 / PAGE, outcome.stayed), (512 + 66, Bytes(0)));
-        let first = Block { index: 1, from: NodeOsId(1), pages: 512 };
-        assert_eq!((blocks[0], blocks.len()), (first, 2));
+        let first = Block::of(1, (0..512).map(|page| (page, NodeOsId(1))));
+        assert_eq!((&blocks[0], blocks.len()), (&first, 2));
     }
 
     #[test]
@@ -393,8 +389,7 @@ mod tests {
         assert!(on(2).eq(BLOCK_PAGES..2 * BLOCK_PAGES));
         assert!(on(1).eq(3 * BLOCK_PAGES..3 * BLOCK_PAGES + 256));
         assert_eq!((outcome.moved.0 / PAGE, outcome.stayed), (BLOCK_PAGES + 256, Bytes(0)));
-        let back = blocks.iter().map(|block| (block.index, block.from)).collect();
-        run(&mut memory, pages, Goal::Back(back));
+        run(&mut memory, pages, Goal::Back(blocks));
         assert_eq!(memory.node_of, before.node_of);
     }
 
@@ -431,8 +426,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every page that may move does, no other does, and going back brings blocks to where most of their pages
-        /// were.
+        /// Every page that may move does, no other does, and all go back to where they were; no other goes with them.
         #[test]
         fn pages_go_where_they_should_and_back(
             resident in proptest::collection::btree_map(0..3000u64, 0..4u32, 0..600),
@@ -452,14 +446,9 @@ mod tests {
                 gone += u64::from(*node != was);
             }
             prop_assert_eq!(outcome.moved.0 / PAGE, gone);
-            prop_assert_eq!(blocks.iter().map(|block| u64::from(block.pages)).sum::<u64>(), gone);
-            let goal = blocks.iter().map(|block| (block.index, block.from)).collect();
-            run(&mut memory, pages, Goal::Back(goal));
-            for block in blocks {
-                let of_block = memory.node_of.range(block.index * BLOCK_PAGES..(block.index + 1) * BLOCK_PAGES);
-                let mut of_block = of_block.filter(|(page, _)| inside.contains(page));
-                prop_assert!(of_block.all(|(_, node)| *node == block.from.0));
-            }
+            prop_assert_eq!(blocks.iter().map(|block| block.pages().count() as u64).sum::<u64>(), gone);
+            run(&mut memory, pages, Goal::Back(blocks));
+            prop_assert_eq!(memory.node_of, before.node_of);
         }
     }
 }
