@@ -19,6 +19,9 @@ use crate::policy::group::{self, Group};
 /// On every node so much stays free, whatever moves there.
 const FREE_MIN: Bytes = Bytes::from_mib(64);
 
+/// Of a CPU's time: what runs less than this takes no place from a thread that always runs.
+const PART_MIN: f64 = 0.5;
+
 /// What a process is given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
@@ -43,7 +46,7 @@ pub struct Arrangement<'a> {
     snapshot: &'a Snapshot,
     /// T, of those that have a place.
     threads: Box<[Threads]>,
-    /// By node: what threads that run now and then make beyond the threads counted, −½ to ½.
+    /// By node: what threads that run now and then make beyond the threads counted, less than one of them.
     parts: Vec<f64>,
     /// What is left on each node; `None`: unknown.
     room: Vec<Option<u64>>,
@@ -79,7 +82,7 @@ impl<'a> Arrangement<'a> {
             // One that is held has a place, also while its pages move and it runs less.
             let is_held = thread.seen.held_on.is_some();
             *part += if is_held { 1.0 } else { thread.demand().min(1.0) };
-            if *part >= 0.5 {
+            if *part >= 1.0 {
                 *part -= 1.0;
                 self.estimates().add_thread(cpu);
             }
@@ -95,7 +98,7 @@ impl<'a> Arrangement<'a> {
         let cpus = self.cpus_of(process.seen, home);
         let takes = self.may_take(process, home)
             && self.has_room(process, home)
-            && self.nr_waiting(&cpus, nr_threads) == 0
+            && self.waiting(home, &cpus, nr_threads) < PART_MIN
             && !self.pressure.is_too_much(home, process, self.fair);
         takes.then(|| self.take(process, home, &cpus, nr_threads))?
     }
@@ -152,19 +155,20 @@ impl<'a> Arrangement<'a> {
         self.take(process, node, &cpus, nr_threads)
     }
 
-    /// How many threads would have to wait there, and how many sixteenths of its pages would have to
+    /// How many halves of a thread would have to wait there, and how many sixteenths of its pages would have to
     /// move.
-    fn costs(&self, process: &Terms<'_>, node: NodeId, nr_threads: usize) -> (usize, u64) {
-        let waiting = self.nr_waiting(&self.cpus_of(process.seen, node), nr_threads);
+    fn costs(&self, process: &Terms<'_>, node: NodeId, nr_threads: usize) -> (u64, u64) {
+        let waiting = self.waiting(node, &self.cpus_of(process.seen, node), nr_threads);
         let here = process.pages.as_ref().map_or(0.0, |pages| share_on(pages, node));
-        (waiting, ((1.0 - here) * 16.0).round() as u64)
+        ((waiting / PART_MIN) as u64, ((1.0 - here) * 16.0).round() as u64)
     }
 
-    /// How many threads would have to wait on these CPUs if so many more were there.
-    fn nr_waiting(&self, cpus: &[CpuId], nr_threads: usize) -> usize {
+    /// How many threads would have to wait on these CPUs of a node if so many more were there.
+    fn waiting(&self, node: NodeId, cpus: &[CpuId], nr_threads: usize) -> f64 {
         let estimates = self.estimates();
-        let there: usize = cpus.iter().map(|cpu| estimates.nr_threads_on(*cpu) as usize).sum();
-        (there + nr_threads).saturating_sub(cpus.len())
+        let there: u32 = cpus.iter().map(|cpu| estimates.nr_threads_on(*cpu)).sum();
+        let runs = f64::from(there) + self.parts[node.index()] + nr_threads as f64;
+        (runs - cpus.len() as f64).max(0.0)
     }
 
     /// Counts so many threads on these CPUs of a node, and the pages.
@@ -175,7 +179,7 @@ impl<'a> Arrangement<'a> {
         cpus: &[CpuId],
         nr_threads: usize,
     ) -> Option<Given> {
-        let waiting = self.nr_waiting(cpus, nr_threads);
+        let waiting = self.waiting(node, cpus, nr_threads);
         self.count_threads(process, cpus, nr_threads)?;
         self.pressure.add_at(node, process);
         let moves = process.bytes_off(node);
@@ -183,7 +187,7 @@ impl<'a> Arrangement<'a> {
             *room = room.saturating_sub(moves.0);
         }
         // Those that wait do so in turn with all the others.
-        let runs = cpus.len() as f64 / (cpus.len() + waiting) as f64;
+        let runs = cpus.len() as f64 / (cpus.len() as f64 + waiting);
         Some(Given { home: Home::One(node), runs })
     }
 
@@ -200,13 +204,44 @@ impl<'a> Arrangement<'a> {
         Some(chosen)
     }
 
+    /// Leaves a CPU to what runs now and then on a node, where that makes half of one and more, as far as there are idle
+    /// CPUs beyond those for so many threads: who has to share one does so with who runs least.
+    fn spare(&self, cpus: &[CpuId], nr_threads: usize) -> Vec<CpuId> {
+        let estimates = self.estimates();
+        let is_idle = |cpu: &&CpuId| estimates.nr_threads_on(**cpu) == 0;
+        let nr_idle = cpus.iter().filter(is_idle).count();
+        let part = |node: &NodeId| self.parts[node.index()];
+        let mut nodes: Vec<_> =
+            self.machine.node_ids().filter(|node| part(node) >= PART_MIN).collect();
+        nodes.sort_by(|a, b| part(b).total_cmp(&part(a)));
+        let of_node = |node: NodeId| {
+            let there = |cpu: &&CpuId| self.machine.cpus()[cpu.index()].node == Some(node);
+            cpus.iter().filter(there).find(is_idle).copied()
+        };
+        let spared: Vec<_> = nodes
+            .into_iter()
+            .take(nr_idle.saturating_sub(nr_threads))
+            .filter_map(of_node)
+            .collect();
+        spared.iter().for_each(|cpu| {
+            estimates.add_thread(*cpu);
+        });
+        spared
+    }
+
     /// Nodes for each thread: as few and as near to its memory as the tree finds, and each thread on that
     /// of them where most of the pages lie that it uses. What threads of one node use goes there as well.
     fn split(&mut self, process: &Terms<'_>) -> Result<Given, Why> {
         users::are_known(process).map_err(Why::UsersUnknown)?;
         let threads: Vec<_> = process.to_place().collect();
         let cpus = self.cpus_on(process.seen, |node| self.may_take(process, node));
-        let chosen = self.count_threads(process, &cpus, threads.len()).ok_or(Why::NoRoom)?;
+        let spared = self.spare(&cpus, threads.len());
+        let chosen = self.count_threads(process, &cpus, threads.len());
+        for cpu in spared {
+            // It was counted a moment ago.
+            let _ = self.estimates().remove_thread(cpu);
+        }
+        let chosen = chosen.ok_or(Why::NoRoom)?;
         let mut nodes: Vec<_> = chosen.iter().filter_map(|cpu| self.tree.node_of(*cpu)).collect();
         let mut homes = assign(&threads, &mut nodes);
         homes.sort();

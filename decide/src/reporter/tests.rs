@@ -72,6 +72,27 @@ fn who_runs_now_and_then_takes_no_place_from_who_always_does() {
     }
 }
 
+/// One that somebody placed, and that runs for a part of the time.
+fn somebodys(cpu: u32, ran_percent: u64) -> Process {
+    let mut process = Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
+    process.threads[0].ran_percent = ran_percent;
+    process
+}
+
+#[test]
+fn who_has_to_share_a_cpu_does_so_with_who_runs_least() {
+    for (cpu, ran_percent) in [(1, 60), (4, 60), (7, 99)] {
+        let mut all: Vec<_> =
+            (0..8).map(|at| process(&[(0, 100 + 10 * u64::from(at))], &[at])).collect();
+        all.push(somebodys(cpu, ran_percent));
+        let mut world = World::new(4, 2, all);
+        first_plan(&mut world);
+        let mut per_node = [0; 4];
+        (0..8).for_each(|at| per_node[world.node_of(at, 0).index()] += 1);
+        assert_eq!(per_node, [2; 4], "beside one on CPU {cpu} that runs {ran_percent} %");
+    }
+}
+
 #[test]
 fn what_somebody_placed_is_left_alone_and_said_so() {
     let standings = [Standing::AffinitySet, Standing::MemoryPolicySet, Standing::OptedOut];

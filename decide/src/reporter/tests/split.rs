@@ -7,7 +7,7 @@ use quartier_model::{
 };
 
 use super::super::world::{Block, Process, Sight, World, process, seen_process, thread_id};
-use super::{first_plan, json, why};
+use super::{first_plan, json, somebodys, why};
 use crate::reporter::log::{LOG_FORMAT, Line, Replay, Replayed};
 use crate::reporter::{Settings, State};
 
@@ -63,6 +63,26 @@ fn each_thread_goes_to_a_node_with_its_part() {
     assert!(matches!(step.pages, Pages::ToUsers { bytes: at_most, .. } if at_most == bytes));
     assert_eq!(step.cost.0, bytes.0 / 4096 * 2000);
     assert_eq!(world.moved, bytes);
+}
+
+#[test]
+fn a_thread_shares_its_cpu_with_who_runs_least() {
+    for (cpu, ran_percent) in [(0, 60), (5, 60), (7, 90)] {
+        let all = vec![seen_process(&EIGHT, parts(16, 4)), somebodys(cpu, ran_percent)];
+        let mut world = World::new(4, 2, all);
+        let (plan, _) = first_plan(&mut world);
+        let mut per_node = [0; 4];
+        homes(&plan.steps[0]).values().for_each(|node| per_node[node.index()] += 1);
+        assert_eq!(per_node, [2; 4], "beside one on CPU {cpu} that runs {ran_percent} %");
+    }
+}
+
+#[test]
+fn a_cpu_is_left_to_who_runs_most_of_the_time_if_there_are_enough() {
+    let all = vec![seen_process(&EIGHT[..7], parts(16, 4)), somebodys(5, 60)];
+    let (plan, _) = first_plan(&mut World::new(4, 2, all));
+    let on_its_node = homes(&plan.steps[0]).values().filter(|node| **node == NodeId(2)).count();
+    assert_eq!(on_its_node, 1, "{plan:?}");
 }
 
 #[test]
