@@ -23,6 +23,8 @@ const PID: u32 = 40;
 struct Fake {
     affinities: BTreeMap<u32, CpuList>,
     held: BTreeMap<u32, NodeId>,
+    /// What processes ran; of others a file says it.
+    clocks: BTreeMap<u32, Nanos>,
     /// Where every page is; `None`: that may not be known.
     pages_on: Option<NodeOsId>,
     asked: RefCell<usize>,
@@ -31,6 +33,10 @@ struct Fake {
 impl Kernel for Fake {
     fn affinity(&self, tid: u32) -> Option<CpuList> {
         Some(self.affinities.get(&tid).cloned().unwrap_or_else(|| "0-7".parse().unwrap()))
+    }
+
+    fn cpu_time(&self, pid: u32) -> Option<Nanos> {
+        self.clocks.get(&pid).copied()
     }
 
     fn nodes_of(
@@ -235,6 +241,36 @@ fn a_thread_that_begins_to_run_is_found_soon() {
     world.periods(60, &[]);
     let found = (0..30).position(|_| !world.period(&[(99, 90, 0)]).processes.is_empty());
     assert!(found.is_some());
+}
+
+#[test]
+fn of_a_process_whose_clock_stands_still_no_file_is_read() {
+    let mut world = World::new(Rules::default());
+    world.process(50, 600, &[50, 51]);
+    world.kernel.clocks.insert(50, Nanos(SECOND));
+    world.periods(10, &[]);
+    // Whoever looked into its files now would take it for one that has ended, or for another.
+    let folder = world.root.path().join("proc/50");
+    let line = stat_line(50, 0, 0, 2, 600, 0, 0);
+    fs::write(folder.join("stat"), line.replace("(a) b)", "(other)")).unwrap();
+    fs::rename(&folder, world.root.path().join("hidden")).unwrap();
+    world.periods(100, &[]);
+    assert_eq!(world.monitor.nr_processes(), 1);
+    fs::rename(world.root.path().join("hidden"), &folder).unwrap();
+    // It runs again, and is another program by now.
+    for period in 1..=40 {
+        world.kernel.clocks.insert(50, Nanos(SECOND + period * PERIOD / 2));
+        fs::write(folder.join("task/51/schedstat"), format!("{} 0 1\n", period * PERIOD / 2))
+            .unwrap();
+        world.period(&[]);
+    }
+    let snapshot = world.period(&[]);
+    let process = only(&snapshot);
+    assert_eq!((process.threads[0].id.id, &*process.name), (51, "other"));
+    world.kernel.clocks.remove(&50);
+    fs::remove_dir_all(&folder).unwrap();
+    world.periods(30, &[]);
+    assert_eq!(world.monitor.nr_processes(), 0);
 }
 
 #[test]

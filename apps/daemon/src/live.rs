@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 
+use nix::time::ClockId;
 use quartier_act::affinity_of;
 use quartier_act::scheduler::{JournalError, PageCalls, ProcessPages, Scheduler};
-use quartier_model::{CpuList, NodeId, NodeOsId, Task};
+use quartier_model::{CpuList, Nanos, NodeId, NodeOsId, Task};
 use quartier_observe::tasks::{Denied, Kernel};
 
 /// This machine's kernel. Without a Scheduler nothing is ours.
@@ -17,6 +18,12 @@ pub struct Live<'a> {
 impl Kernel for Live<'_> {
     fn affinity(&self, tid: u32) -> Option<CpuList> {
         affinity_of(tid)
+    }
+
+    fn cpu_time(&self, pid: u32) -> Option<Nanos> {
+        let time = process_clock(pid)?.now().ok()?;
+        let seconds = u64::try_from(time.tv_sec()).ok()?;
+        Some(Nanos(seconds.checked_mul(1_000_000_000)? + u64::try_from(time.tv_nsec()).ok()?))
     }
 
     fn nodes_of(
@@ -45,5 +52,34 @@ impl Kernel for Live<'_> {
                 false
             }
         }
+    }
+}
+
+/// The clock of a process's CPU time (Linux include/linux/posix-timers_types.h: the number's complement, and
+/// `CPUCLOCK_SCHED` in its lowest bits). The C library's function for it asks the kernel once more.
+fn process_clock(pid: u32) -> Option<ClockId> {
+    const CPUCLOCK_SCHED: i32 = 2;
+    let pid = i32::try_from(pid).ok()?;
+    Some(ClockId::from_raw(!pid << 3 | CPUCLOCK_SCHED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_a_clock_until_it_has_ended() {
+        let live = Live { scheduler: None, error: RefCell::new(None) };
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let own = live.cpu_time(std::process::id()).unwrap();
+        assert!(live.cpu_time(child.id()).is_some(), "another process's");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(live.cpu_time(child.id()), None);
+        let mut now = own;
+        while now == own {
+            now = live.cpu_time(std::process::id()).unwrap();
+        }
+        assert!(now > own);
     }
 }

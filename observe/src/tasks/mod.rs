@@ -1,7 +1,7 @@
 //! The Monitor (UNAS, algorithm 1): what every task of a machine does, period after period.
 //!
 //! What it costs is bounded. Threads that run or wait are looked at in every period, through files that stay
-//! open; processes that do neither, every five seconds, and their threads only when the process has used
+//! open; processes that do neither, every five seconds, by a clock that costs a twentieth of a file, and their threads only when the process has used
 //! CPU time that no known thread explains. Lists of mappings are read, pages asked for, and touches looked at, only as
 //! far as a small part of the time goes.
 
@@ -67,6 +67,10 @@ pub struct Denied;
 pub trait Kernel {
     /// The CPUs that a thread may run on; `None` when it has ended.
     fn affinity(&self, tid: u32) -> Option<CpuList>;
+
+    /// The time on a CPU of all of a process's threads since it began, those that ended as well; `None`: it has ended, or
+    /// that is to be read from a file.
+    fn cpu_time(&self, pid: u32) -> Option<Nanos>;
 
     /// The node of each of a process's pages; `None` for one that is not resident.
     ///

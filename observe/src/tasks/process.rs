@@ -126,6 +126,15 @@ impl Process {
         if look.at < self.next_look {
             return true;
         }
+        let clock = look.kernel.cpu_time(self.id.id);
+        if look.at < self.next_scan
+            && !self.is_new
+            && let Some(cpu) = clock
+            && self.is_explained(cpu)
+        {
+            self.ran_until(cpu, look.at);
+            return true;
+        }
         let text = match look.files.read(&format!("proc/{}/stat", self.id.id)) {
             Ok(Some(text)) => text,
             Ok(None) => return false,
@@ -136,13 +145,13 @@ impl Process {
         if stat.start_ticks != self.id.start_ticks {
             return false;
         }
-        let cpu = Nanos(stat.cpu_ticks.saturating_mul(NANOS_PER_TICK));
-        let of_others = (cpu - self.cpu) - std::mem::take(&mut self.explained);
-        self.cpu = cpu;
-        // Two ways of counting may differ by two ticks.
-        let is_unexplained = of_others.0 > 2 * NANOS_PER_TICK;
-        if self.is_new || is_unexplained || look.at >= self.next_scan {
-            let nr_threads = stat.nr_threads;
+        // It may have become another program.
+        if self.name.as_bytes() != stat.name {
+            self.name = String::from_utf8_lossy(stat.name).into_owned();
+        }
+        let (ticks, nr_threads) = (stat.cpu_ticks, stat.nr_threads);
+        let cpu = clock.unwrap_or(Nanos(ticks.saturating_mul(NANOS_PER_TICK)));
+        if self.is_new || !self.is_explained(cpu) || look.at >= self.next_scan {
             self.is_new = self.threads.is_empty();
             self.scan(look);
             // One that has thousands of threads is looked through less often.
@@ -150,12 +159,25 @@ impl Process {
             self.next_scan =
                 look.at + if self.is_busy() { often } else { LOOK_THROUGH_IDLE.max(often) };
         }
-        self.next_look = match (self.is_new, self.is_busy()) {
-            (true, _) => look.at,
-            (false, true) => look.at + LOOK_AT_BUSY,
-            (false, false) => look.at + LOOK_AT_IDLE,
-        };
+        self.ran_until(cpu, look.at);
         true
+    }
+
+    /// Whether what it ran since it was looked at last is what its known threads did. Another process that has its
+    /// number has another clock.
+    fn is_explained(&self, cpu: Nanos) -> bool {
+        // Two ways of counting may differ by two ticks.
+        cpu >= self.cpu && ((cpu - self.cpu) - self.explained).0 <= 2 * NANOS_PER_TICK
+    }
+
+    /// It has been looked at.
+    fn ran_until(&mut self, cpu: Nanos, at: Nanos) {
+        (self.cpu, self.explained) = (cpu, Nanos(0));
+        self.next_look = match (self.is_new, self.is_busy()) {
+            (true, _) => at,
+            (false, true) => at + LOOK_AT_BUSY,
+            (false, false) => at + LOOK_AT_IDLE,
+        };
     }
 
     fn look_at_busy(&mut self, look: &mut Look<'_>) {

@@ -65,6 +65,10 @@ impl Kernel for AllOn {
         None
     }
 
+    fn cpu_time(&self, _: u32) -> Option<Nanos> {
+        None
+    }
+
     fn nodes_of(
         &self,
         _: u32,
