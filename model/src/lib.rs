@@ -25,6 +25,6 @@ pub use machine::{
 pub use plan::{Factors, Intensity, Kind, Left, Outcome, Pages, Plan, Refusal, Step, Trigger, Why};
 pub use snapshot::{NodeSeen, PerNode, ProcessSeen, Snapshot, Standing, Task, TaskId, ThreadSeen};
 pub use synthetic::{SyntheticError, SyntheticSpec};
-pub use units::{Bytes, Distance, Nanos, ParseBytesError};
+pub use units::{Bytes, Capacity, Distance, Nanos, ParseBytesError};
 pub use users::{BLOCK, BlockSeen, Touches, Unseen, Users};
 pub use working_sets::WorkingSets;

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    Bytes, CpuId, CpuList, CpuOsId, Distance, LlcId, NodeId, NodeOsId, PackageId, PackageOsId,
+    Bytes, Capacity, CpuId, CpuList, CpuOsId, Distance, LlcId, NodeId, NodeOsId, PackageId,
+    PackageOsId,
 };
 
 /// The version of the serialised form; raised when a reader of the old form would go wrong.
@@ -82,6 +83,9 @@ pub struct Cpu {
     pub package: Option<PackageId>,
     /// The kernel's `core_id` within the package, where known: equal for SMT siblings.
     pub core: Option<u32>,
+    /// How powerful it is, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
 }
 
 /// A last-level cache.

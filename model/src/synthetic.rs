@@ -101,6 +101,7 @@ impl SyntheticSpec {
                 llc: Some(LlcId(parts.llcs.len() as u32 - 1)),
                 package: Some(PackageId(node as u32)),
                 core: Some(core),
+                capacity: None,
             });
         }
     }

@@ -22,6 +22,17 @@ pub struct Bytes(pub u64);
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
+/// How much a CPU does beside the others of its machine, which is 1024 for the most powerful one (the kernel's
+/// `cpu_capacity`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Capacity(pub u32);
+
+impl Capacity {
+    /// Of the most powerful CPU.
+    pub const MOST: Self = Self(1024);
+}
+
 /// A distance of the ACPI SLIT: 10 is local, 20 is twice as far; 255 means unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quartier_model::{
-    CPUS_MAX, Cpu, CpuList, CpuOsId, Llc, LlcId, NodeId, Package, PackageId, PackageOsId,
+    CPUS_MAX, Capacity, Cpu, CpuList, CpuOsId, Llc, LlcId, NodeId, Package, PackageId, PackageOsId,
 };
 
 use crate::{Host, Result, parse};
@@ -56,6 +56,7 @@ pub(crate) fn read(
         let cpu = cpus.read_cpu(host, os_id, is_online, node)?;
         cpus.cpus.push(cpu);
     }
+    cpus.read_capacities(host)?;
     Ok(cpus)
 }
 
@@ -74,7 +75,31 @@ impl Cpus {
         let package = id("physical_package_id")?.map(|package| self.package_id(package));
         let core = id("core_id")?;
         let llc = self.read_llc(host, os_id)?;
-        Ok(Cpu { os_id: CpuOsId(os_id), online, node, llc, package, core })
+        Ok(Cpu { os_id: CpuOsId(os_id), online, node, llc, package, core, capacity: None })
+    }
+
+    /// How powerful each is: as the kernel says it (Arm, RISC-V), else as its greatest frequency is beside that of all. A
+    /// frequency that cannot be read is unknown, as it is on most virtual machines.
+    fn read_capacities(&mut self, host: &Host) -> Result<()> {
+        let mut read = |file: &str| -> Result<Vec<Option<u32>>> {
+            let number = |cpu: &Cpu| {
+                let text = host.read(&format!("{DIR}/cpu{}/{file}", cpu.os_id.0))?;
+                let number = text.and_then(|text| text.trim().parse().ok());
+                Ok(number.filter(|number| *number > 0))
+            };
+            self.cpus.iter().map(number).collect()
+        };
+        let mut capacities = read("cpu_capacity")?;
+        if capacities.iter().all(Option::is_none) {
+            capacities = read("cpufreq/cpuinfo_max_freq")?;
+        }
+        let Some(most) = capacities.iter().flatten().max().copied() else { return Ok(()) };
+        let of_most = |number: u32| u64::from(number) * u64::from(Capacity::MOST.0);
+        for (cpu, number) in self.cpus.iter_mut().zip(capacities) {
+            cpu.capacity =
+                number.map(|number| Capacity(of_most(number).div_ceil(most.into()) as u32));
+        }
+        Ok(())
     }
 
     fn package_id(&mut self, os_id: u32) -> PackageId {

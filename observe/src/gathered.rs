@@ -43,8 +43,9 @@ const NODE_FILES: [&str; 4] =
     ["cpulist", "distance", "access0/initiators/read_latency", "access0/initiators/read_bandwidth"];
 
 /// Files of every CPU. The reader does not use all of them yet.
-const CPU_FILES: [&str; 7] = [
+const CPU_FILES: [&str; 8] = [
     "cpu_capacity",
+    "cpufreq/cpuinfo_max_freq",
     "topology/cluster_id",
     "topology/core_cpus_list",
     "topology/core_id",

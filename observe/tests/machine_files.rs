@@ -193,3 +193,26 @@ fn containment_cannot_go_in_circles() {
     assert!(refusal(&file).contains("unknown field `parent`"));
     assert!(machine_from_json("{\"format\": 1, \"format\": 1}", "twice").is_err());
 }
+
+#[test]
+fn how_powerful_cpus_are_is_what_the_kernel_says_or_their_frequencies() {
+    let capacities = |files: &[(&str, [&str; 4])]| {
+        let mut file = gathered();
+        for (name, texts) in files {
+            for (cpu, text) in texts.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+                let path = format!("sys/devices/system/cpu/cpu{cpu}/{name}");
+                file["files"][path] = json!(text);
+            }
+        }
+        let machine = machine_from_json(&file.to_string(), "made up").unwrap();
+        machine.cpus().iter().map(|cpu| Some(cpu.capacity?.0)).collect::<Vec<_>>()
+    };
+    let frequencies = ("cpufreq/cpuinfo_max_freq", ["3000000\n", "2000000", "", "1"]);
+    assert_eq!(capacities(&[]), [None; 4]);
+    assert_eq!(capacities(&[frequencies]), [Some(1024), Some(683), None, Some(1)]);
+    let said = ("cpu_capacity", ["512\n", "512", "1024", "1024"]);
+    assert_eq!(capacities(&[said, frequencies]), [512, 512, 1024, 1024].map(Some));
+    // What is no number, or zero, says nothing; and nothing overflows.
+    let odd = ("cpufreq/cpuinfo_max_freq", ["<unknown>", "0", "4294967295", "-1"]);
+    assert_eq!(capacities(&[odd]), [None, None, Some(1024), None]);
+}

@@ -3,13 +3,16 @@
 //! pages. Whoever finds no place at home waits until all have that do.
 //!
 //! A node takes a process if it has room for its pages and does not get more than its fair share of pressure.
-//! Among those, one where fewest threads would have to wait, then one where fewest pages would have to move;
+//! Among those, one where fewest threads would have to wait, then one with the most powerful CPUs, then one where
+//! fewest pages would have to move;
 //! of equally good ones the decision tree chooses, from the process's memory outwards.
 
 use std::cmp::Reverse;
 
 use quartier_model::{BLOCK, Bytes, CpuId, Machine, NodeId, ProcessSeen, Snapshot, TaskId, Why};
 
+use super::plan::Sight;
+use super::power::Power;
 use super::pressure::Pressure;
 use super::terms::{Terms, ThreadTerms, share_on};
 use super::users::{self, Goal};
@@ -44,6 +47,7 @@ pub struct Arrangement<'a> {
     machine: &'a Machine,
     tree: &'a Tree,
     snapshot: &'a Snapshot,
+    power: &'a Power,
     /// T, of those that have a place.
     threads: Box<[Threads]>,
     /// By node: what threads that run now and then make beyond the threads counted, less than one of them.
@@ -58,7 +62,8 @@ pub struct Arrangement<'a> {
 
 impl<'a> Arrangement<'a> {
     /// An empty machine. `fair` is the pressure of all processes together, shared out evenly.
-    pub fn new(machine: &'a Machine, tree: &'a Tree, snapshot: &'a Snapshot, fair: f64) -> Self {
+    pub fn new(sight: &Sight<'a>, tree: &'a Tree, fair: f64) -> Self {
+        let Sight { machine, snapshot, power, .. } = *sight;
         // Half of the page cache that nobody uses: what needs it may need it again.
         let room = |node: NodeId| {
             let seen = snapshot.nodes.get(node.index())?;
@@ -67,7 +72,8 @@ impl<'a> Arrangement<'a> {
         let room = machine.node_ids().map(room).collect();
         let pressure = Pressure::none(machine, snapshot);
         let parts = vec![0.0; machine.nodes().len()];
-        Self { machine, tree, snapshot, threads: tree.new_threads(), parts, room, pressure, fair }
+        let threads = tree.new_threads();
+        Self { machine, tree, snapshot, power, threads, parts, room, pressure, fair }
     }
 
     /// Counts a process where it is. Threads that run now and then count together: four that run for a
@@ -91,7 +97,7 @@ impl<'a> Arrangement<'a> {
     }
 
     /// Counts a process on the node where most of its memory is, if that takes it and nobody would have to
-    /// wait. `None`: it has to be [placed](Self::place), after all whose homes take them.
+    /// wait, and no more powerful one has CPUs for it. `None`: it has to be [placed](Self::place), after all whose homes take them.
     pub fn place_at_home(&mut self, process: &Terms<'_>) -> Option<Given> {
         let home = process.home().filter(|_| process.seen.pin.is_none())?;
         let nr_threads = process.to_place().count();
@@ -99,8 +105,20 @@ impl<'a> Arrangement<'a> {
         let takes = self.may_take(process, home)
             && self.has_room(process, home)
             && self.waiting(home, &cpus, nr_threads) < PART_MIN
-            && !self.pressure.is_too_much(home, process, self.fair);
+            && !self.pressure.is_too_much(home, process, self.fair)
+            && !self.is_stronger_free(process, home, nr_threads);
         takes.then(|| self.take(process, home, &cpus, nr_threads))?
+    }
+
+    /// Whether a node that is more powerful than its home has a CPU for each thread of a process.
+    fn is_stronger_free(&self, process: &Terms<'_>, home: NodeId, nr_threads: usize) -> bool {
+        let than = self.power.on(home);
+        let stronger = self.machine.node_ids().filter(|node| self.power.is_stronger(*node, than));
+        let mut takes = stronger.filter(|node| {
+            let cpus = self.cpus_of(process.seen, *node);
+            self.may_take(process, *node) && self.waiting(*node, &cpus, nr_threads) < PART_MIN
+        });
+        takes.next().is_some()
     }
 
     /// Finds nodes for a process and counts it there.
@@ -155,12 +173,13 @@ impl<'a> Arrangement<'a> {
         self.take(process, node, &cpus, nr_threads)
     }
 
-    /// How many halves of a thread would have to wait there, and how many sixteenths of its pages would have to
-    /// move.
-    fn costs(&self, process: &Terms<'_>, node: NodeId, nr_threads: usize) -> (u64, u64) {
+    /// How many halves of a thread would have to wait there, how much weaker its CPUs are than others, and how many
+    /// sixteenths of its pages would have to move.
+    fn costs(&self, process: &Terms<'_>, node: NodeId, nr_threads: usize) -> (u64, u64, u64) {
         let waiting = self.waiting(node, &self.cpus_of(process.seen, node), nr_threads);
         let here = process.pages.as_ref().map_or(0.0, |pages| share_on(pages, node));
-        ((waiting / PART_MIN) as u64, ((1.0 - here) * 16.0).round() as u64)
+        let sixteenths = ((1.0 - here) * 16.0).round() as u64;
+        ((waiting / PART_MIN) as u64, self.power.eighths_longer(node), sixteenths)
     }
 
     /// How many threads would have to wait on these CPUs of a node if so many more were there.

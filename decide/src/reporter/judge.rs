@@ -2,7 +2,7 @@
 //! earlier move helped.
 
 use quartier_model::{
-    Bytes, Kind, Machine, Nanos, NodeId, Outcome, Pages, ProcessSeen, Standing, Step, TaskId, Why,
+    Bytes, Kind, Nanos, NodeId, Outcome, Pages, ProcessSeen, Standing, Step, TaskId, Why,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,42 +51,36 @@ pub fn contention(process: &Terms<'_>, pressure: &Pressure) -> Option<f64> {
     process.pages.as_ref().map(|pages| pressure.contention(pages))
 }
 
-/// The work of a thread in CPUs' worth, running so much with its pages so far away.
-fn work(running: f64, intensity: f64, remoteness: f64, contention: f64) -> f64 {
-    running / (1.0 + intensity * (remoteness + contention))
+/// The work of a thread in CPUs' worth, running so much on CPUs so powerful with its pages so far away. What is not waiting for
+/// memory takes longer on a weaker CPU.
+fn work(running: f64, power: f64, intensity: f64, remoteness: f64, contention: f64) -> f64 {
+    let weaker = (1.0 - intensity) * (1.0 / power - 1.0);
+    running / (1.0 + intensity * (remoteness + contention) + weaker)
 }
 
 /// The work that a process does; `None`: where its memory is is unknown.
-fn work_now(machine: &Machine, process: &Terms<'_>, pressure: &Pressure) -> Option<f64> {
+fn work_now(sight: &Sight<'_>, process: &Terms<'_>) -> Option<f64> {
     let of = |thread: &ThreadTerms<'_>| {
         let pages = process.pages_of(thread)?;
-        let (far, crowded) = (thread.remoteness(machine, pages), pressure.contention(pages));
-        Some(work(thread.running, process.intensity.value(), far, crowded))
+        let far = thread.remoteness(sight.machine, pages);
+        let (power, crowded) = (sight.power.at(&thread.at), sight.pressure.contention(pages));
+        Some(work(thread.running, power, process.intensity.value(), far, crowded))
     };
     process.threads.iter().map(of).sum()
 }
 
 /// As of now; `None`: it does not run, or where its memory is is unknown.
-pub fn efficiency(
-    machine: &Machine,
-    process: &Terms<'_>,
-    pressure: &Pressure,
-) -> Option<Efficiency> {
+pub fn efficiency(sight: &Sight<'_>, process: &Terms<'_>) -> Option<Efficiency> {
     let demand = process.running() + process.waiting();
-    let work = work_now(machine, process, pressure)?;
+    let work = work_now(sight, process)?;
     let instructions = process.threads.iter().map(|thread| thread.seen.instructions).sum();
     let instructions = Option::map(instructions, |sum: u64| sum as f64 / demand);
     (demand > 0.0).then(|| Efficiency { work: work / demand, instructions })
 }
 
 /// Why a process is not to be moved at all now.
-pub fn is_left(
-    machine: &Machine,
-    process: &Terms<'_>,
-    pressure: &Pressure,
-    known: &Known,
-    at: Nanos,
-) -> Option<Why> {
+pub fn is_left(sight: &Sight<'_>, process: &Terms<'_>, known: &Known) -> Option<Why> {
+    let at = sight.snapshot.at;
     if process.seen.standing != Standing::Free {
         return Some(Why::Standing(process.seen.standing));
     }
@@ -96,14 +90,14 @@ pub fn is_left(
     if known.failed_until > at {
         return Some(Why::DidNotHelp { until: known.failed_until });
     }
-    if known.rests_until > at || known.trial.is_some() {
+    if known.is_resting(at) {
         return Some(Why::Rests { until: known.rests_until });
     }
     if process.to_place().next().is_none() {
         return Some(Why::Idle);
     }
-    let Some(far) = process.remoteness(machine) else { return Some(Why::MemoryUnknown) };
-    let crowded = contention(process, pressure).unwrap_or(0.0);
+    let Some(far) = process.remoteness(sight.machine) else { return Some(Why::MemoryUnknown) };
+    let crowded = contention(process, &sight.pressure).unwrap_or(0.0);
     let intensity = process.intensity.value();
     // Who waits for a CPU without being held is the kernel's to help.
     let waits_where_held = process.to_place().any(|thread| {
@@ -111,6 +105,7 @@ pub fn is_left(
     });
     let is_well =
         intensity * far < SLOWDOWN_MIN && intensity * crowded < CONTENTION_MIN && !waits_where_held;
+    let is_well = is_well && !sight.power.has_idle_for(sight.machine, sight.snapshot, process);
     is_well.then_some(Why::WellPlaced)
 }
 
@@ -141,8 +136,7 @@ impl Judgement {
         bytes: Option<Bytes>,
     ) -> Self {
         let machine = sight.machine;
-        let before =
-            work_now(machine, process, &sight.pressure).unwrap_or_else(|| process.running());
+        let before = work_now(sight, process).unwrap_or_else(|| process.running());
         let intensity = process.intensity.value();
         let home_of =
             |thread: &ThreadTerms<'_>| given.home.of(thread.seen.id).filter(|_| thread.is_free);
@@ -155,17 +149,20 @@ impl Judgement {
                 }
                 _ => process.pages_of(thread).cloned(),
             };
-            let (running, far, crowded) = match (home, pages) {
-                (Some(node), Some(pages)) => {
-                    (None, remoteness(machine, node, &pages), then.contention(&pages))
+            // Where its pages are is only unknown of whoever is pinned: nothing is gained then.
+            let Some(pages) = pages else { return thread.running };
+            let crowded = then.contention(&pages);
+            match home {
+                Some(node) => {
+                    let (running, far) =
+                        (thread.demand() * given.runs, remoteness(machine, node, &pages));
+                    work(running, sight.power.on(node), intensity, far, crowded)
                 }
-                (None, Some(pages)) => {
+                None => {
                     let far = thread.remoteness(machine, &pages);
-                    (Some(thread.running), far, then.contention(&pages))
+                    work(thread.running, sight.power.at(&thread.at), intensity, far, crowded)
                 }
-                (_, None) => (Some(thread.running), 0.0, 0.0),
-            };
-            work(running.unwrap_or(thread.demand() * given.runs), intensity, far, crowded)
+            }
         };
         let after: f64 = process.threads.iter().map(work_then).sum();
         let pages = bytes.map_or(Pages::Stay, |bytes| match &given.home {
@@ -297,6 +294,11 @@ impl Known {
             gain: trial.before.work - now.work,
             cost: Nanos(0),
         })
+    }
+
+    /// Whether it is left where it is for a while.
+    pub fn is_resting(&self, at: Nanos) -> bool {
+        self.rests_until > at || self.trial.is_some()
     }
 
     /// Whether its own move is not done yet.

@@ -8,7 +8,8 @@
 //! - **intensity** μ, the part of its running time in which it would wait for memory, were all of it local;
 //! - **contention degradation factor** C = Σ over nodes of (share of its pages there × the node's pressure
 //!   above the fair share), see `pressure.rs`;
-//! - *work* = r ÷ (1 + μ (σ + C)), in CPUs' worth of running with local, quiet memory;
+//! - *work* = r ÷ (1 + μ (σ + C) + (1 − μ) (1 ÷ p − 1)), in CPUs' worth of running on the most powerful CPUs with
+//!   local, quiet memory, where p is how powerful its CPU is beside these, see `power.rs`;
 //! - **run-time speedup factor** S = its work elsewhere ÷ its work now, where elsewhere it runs r + w, as far as
 //!   CPUs suffice.
 //!
@@ -20,6 +21,7 @@ mod judge;
 pub mod log;
 mod overview;
 mod plan;
+mod power;
 mod pressure;
 mod show;
 mod terms;
@@ -42,6 +44,7 @@ use crate::dqdt::Tree;
 use judge::Trial;
 pub use overview::{NodeOverview, Overview, Placed};
 use plan::Sight;
+use power::Power;
 use trigger::Signature;
 
 /// What may be set.
@@ -129,6 +132,7 @@ const FORGOTTEN_AFTER: Nanos = Nanos(1_200_000_000_000);
 pub struct Reporter {
     machine: Machine,
     tree: Tree,
+    power: Power,
     settings: Settings,
     state: State,
 }
@@ -137,8 +141,8 @@ impl Reporter {
     /// One that remembers this.
     #[must_use]
     pub fn new(machine: Machine, settings: Settings, state: State) -> Self {
-        let tree = Tree::build(&machine);
-        Self { machine, tree, settings, state }
+        let (tree, power) = (Tree::build(&machine), Power::of(&machine));
+        Self { machine, tree, power, settings, state }
     }
 
     /// What it decides for.
@@ -167,22 +171,27 @@ impl Reporter {
     /// Whether there is something to decide. Changes nothing.
     #[must_use]
     pub fn triggers(&self, snapshot: &Snapshot) -> Vec<Trigger> {
-        let sight = Sight::new(&self.machine, &self.tree, &self.settings, snapshot);
+        let sight = self.sight(snapshot);
         trigger::of(&sight, &self.state)
     }
 
     /// How tasks and their memory are placed, for people. Changes nothing.
     #[must_use]
     pub fn overview(&self, snapshot: &Snapshot) -> Overview {
-        Overview::of(&Sight::new(&self.machine, &self.tree, &self.settings, snapshot))
+        Overview::of(&self.sight(snapshot))
+    }
+
+    fn sight<'a>(&'a self, snapshot: &'a Snapshot) -> Sight<'a> {
+        Sight::new(&self.machine, &self.tree, &self.power, &self.settings, snapshot)
     }
 
     /// Decides.
     pub fn plan(&mut self, triggers: Vec<Trigger>, snapshot: &Snapshot) -> Plan {
-        self.state.remember_those_of(snapshot, &self.settings);
-        let sight = Sight::new(&self.machine, &self.tree, &self.settings, snapshot);
-        let plan = sight.plan(triggers, &mut self.state);
-        self.state.grow_quiet(snapshot.at, plan.steps.is_empty());
+        let Self { machine, tree, power, settings, state } = self;
+        state.remember_those_of(snapshot, settings);
+        let sight = Sight::new(machine, tree, power, settings, snapshot);
+        let plan = sight.plan(triggers, state);
+        state.grow_quiet(snapshot.at, plan.steps.is_empty());
         plan
     }
 

@@ -7,6 +7,7 @@ use quartier_model::{Factors, Left, Machine, Plan, ProcessSeen, Snapshot, Standi
 
 use super::arrange::{Arrangement, Given};
 use super::judge::{self, Judgement};
+use super::power::Power;
 use super::pressure::Pressure;
 use super::terms::Terms;
 use super::trigger::Signature;
@@ -17,6 +18,7 @@ use crate::dqdt::Tree;
 pub struct Sight<'a> {
     pub machine: &'a Machine,
     tree: &'a Tree,
+    pub power: &'a Power,
     settings: &'a Settings,
     pub snapshot: &'a Snapshot,
     pub all: Vec<Terms<'a>>,
@@ -40,6 +42,7 @@ impl<'a> Sight<'a> {
     pub fn new(
         machine: &'a Machine,
         tree: &'a Tree,
+        power: &'a Power,
         settings: &'a Settings,
         snapshot: &'a Snapshot,
     ) -> Self {
@@ -47,7 +50,7 @@ impl<'a> Sight<'a> {
         let all: Vec<_> = snapshot.processes.iter().map(of).collect();
         let mut pressure = Pressure::none(machine, snapshot);
         all.iter().for_each(|process| pressure.add(process));
-        Self { machine, tree, settings, snapshot, all, pressure }
+        Self { machine, tree, power, settings, snapshot, all, pressure }
     }
 
     pub fn plan(&self, triggers: Vec<Trigger>, state: &mut State) -> Plan {
@@ -58,7 +61,7 @@ impl<'a> Sight<'a> {
             // If one does not run at the moment it will be judged when it does.
             if let Some(known) = state.processes.get_mut(&process.id())
                 && known.is_due(process.seen, at, self.settings)
-                && let Some(now) = judge::efficiency(self.machine, process, &self.pressure)
+                && let Some(now) = judge::efficiency(self, process)
             {
                 plan.steps.extend(known.judge(process.id(), at, now, self.settings));
             }
@@ -78,8 +81,7 @@ impl<'a> Sight<'a> {
     fn fates(&self, state: &State) -> Vec<Fate> {
         let first = |process: &Terms<'_>| {
             let known = &state.processes[&process.id()];
-            judge::is_left(self.machine, process, &self.pressure, known, self.snapshot.at)
-                .map_or(Fate::Open, |why| Fate::Kept(why, None))
+            judge::is_left(self, process, known).map_or(Fate::Open, |why| Fate::Kept(why, None))
         };
         let mut fates: Vec<_> = self.all.iter().map(first).collect();
         // Whoever is not moved after all keeps its place, which others may have been given: once more.
@@ -105,7 +107,7 @@ impl<'a> Sight<'a> {
     /// Gives a place to each whose fate is open; the pressure that there will be, and the places.
     fn arrange(&self, fates: &[Fate]) -> (Pressure, Vec<GivenTo>) {
         let fair = self.pressure.fair();
-        let mut arrangement = Arrangement::new(self.machine, self.tree, self.snapshot, fair);
+        let mut arrangement = Arrangement::new(self, self.tree, fair);
         let mut open = Vec::new();
         for (at, (process, fate)) in self.all.iter().zip(fates).enumerate() {
             match fate {
@@ -113,11 +115,13 @@ impl<'a> Sight<'a> {
                 Fate::Kept(..) | Fate::Moved(_) => arrangement.keep(process),
             }
         }
-        // Pins first; then whoever has most memory in one place.
+        // Pins first; then, where CPUs are not all alike, whoever gains most by powerful ones; then whoever has most memory
+        // in one place.
         open.sort_by_key(|&at| {
             let process = &self.all[at];
             let at_home = process.home().map(|home| process.resident - process.bytes_off(home));
-            (process.seen.pin.is_none(), Reverse(at_home), process.id())
+            let wish = Reverse(self.power.wish(process));
+            (process.seen.pin.is_none(), wish, Reverse(at_home), process.id())
         });
         let mut givens = Vec::new();
         open.retain(|&at| {
@@ -154,7 +158,7 @@ impl<'a> Sight<'a> {
         match fate {
             Fate::Moved(judgement) => {
                 factors.speedup = Some(judgement.speedup);
-                let before = judge::efficiency(self.machine, process, &self.pressure);
+                let before = judge::efficiency(self, process);
                 known.try_out(process, before, self.snapshot.at, self.settings);
                 plan.steps.push(judgement.step);
             }

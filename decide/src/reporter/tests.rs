@@ -1,9 +1,11 @@
 //! Constructed situations.
 
+mod power;
 mod split;
 
 use quartier_model::{
-    Bytes, Kind, Nanos, NodeId, Outcome, Pages, PerNode, Plan, Snapshot, Standing, Trigger, Why,
+    Bytes, Capacity, Kind, Nanos, NodeId, Outcome, Pages, PerNode, Plan, Snapshot, Standing,
+    Trigger, Why,
 };
 
 use super::log::{LOG_FORMAT, Line, Replay, Replayed};
@@ -439,9 +441,13 @@ mod random {
         fn any_machine_comes_to_rest(
             processes in proptest::collection::vec(any_process(), 0..12),
             free_mib in 0..2000u64,
+            capacities in proptest::option::of(proptest::collection::vec(1..=1024u32, 4)),
         ) {
             let mut world = World::new(4, 4, processes);
             world.free_mib = free_mib;
+            let of_nodes = capacities.unwrap_or(vec![1024; 4]).into_iter().map(Capacity);
+            let of_cpus = of_nodes.flat_map(|of| [Some(of); 4]);
+            world.machine = power::with_capacities(&world.machine, of_cpus);
             let mut reporter = world.reporter();
             let mut moved = vec![0; world.processes.len()];
             for _ in 0..200 {

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::State;
 use super::plan::Sight;
+use super::power::IDLE_MIN;
 use super::terms::Terms;
 use super::users;
 
 /// A thread that waits for this part of the time, while a CPU elsewhere is this idle.
 const WAITING_MIN: f64 = 0.2;
-const IDLE_MIN: f64 = 0.5;
 /// A node's pressure above what it bears that is worth a look.
 const EXCESS_MIN: f64 = 0.1;
 
@@ -74,9 +74,19 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
             .get(&process.id())
             .is_some_and(|known| known.is_due(process.seen, snapshot.at, sight.settings()))
     };
+    let powerful_idle = |process: &Terms<'_>| {
+        let known = state.processes.get(&process.id());
+        let rests = known
+            .is_some_and(|known| known.is_resting(snapshot.at) || known.failed_until > snapshot.at);
+        is_placeable(process)
+            && !rests
+            && process.seen.pin.is_none()
+            && sight.power.has_idle_for(machine, snapshot, process)
+    };
     let holds = [
         (Trigger::Unbalanced, !is_quiet && is_unbalanced(machine, snapshot, all)),
         (Trigger::Changed, all.iter().any(|process| has_changed(machine, process, state))),
+        (Trigger::PowerfulIdle, !is_quiet && all.iter().any(powerful_idle)),
         (Trigger::Contention, !is_quiet && sight.pressure.excess_max() > EXCESS_MIN),
         (Trigger::Pinned, all.iter().any(is_pinned_elsewhere)),
         (Trigger::Due, !state.is_under_way() && all.iter().any(is_due)),
