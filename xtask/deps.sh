@@ -108,6 +108,7 @@ check_build() {
     has redis-benchmark || need "Redis (a test counts a server under load)" "redis-tools"
     # Large, so nobody gets it for a test that is skipped without.
     [ -z "${CI:-}" ] || has chromium || need "Chromium (a test looks at quartierd's page)" "chromium"
+    [ -z "${CI:-}" ] || [ -e /lib/systemd/systemd ] || need "systemd (a test runs quartierd as its service)" "systemd"
     # Any one of these: crates are fetched over TLS.
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
         [ -e /etc/ssl/cert.pem ] || need "certificates (to fetch crates)" "ca-certificates"
