@@ -81,7 +81,7 @@ impl Cpus {
     /// How powerful each is: as the kernel says it (Arm, RISC-V), else as its greatest frequency is beside that of all. A
     /// frequency that cannot be read is unknown, as it is on most virtual machines.
     fn read_capacities(&mut self, host: &Host) -> Result<()> {
-        let mut read = |file: &str| -> Result<Vec<Option<u32>>> {
+        let read = |file: &str| -> Result<Vec<Option<u32>>> {
             let number = |cpu: &Cpu| {
                 let text = host.read(&format!("{DIR}/cpu{}/{file}", cpu.os_id.0))?;
                 let number = text.and_then(|text| text.trim().parse().ok());

@@ -230,6 +230,25 @@ fn a_closer_look_sees_where_every_thread_is_now() {
 }
 
 #[test]
+fn of_very_many_threads_a_bounded_number_is_asked_in_a_period() {
+    let mut world = World::new(Rules::default());
+    let threads: Vec<u32> = (1000..1600).collect();
+    world.process(PID, 500, &threads);
+    let work: Vec<_> = threads.iter().map(|tid| (*tid, 50, 0)).collect();
+    world.periods(12, &work);
+    for tid in &threads {
+        world.write(&format!("proc/{PID}/task/{tid}/stat"), &stat_line(*tid, 0, 0, 1, 500, 6, 0));
+    }
+    let on_the_other = |snapshot: &Snapshot| {
+        let threads = &only(snapshot).threads;
+        threads.iter().filter(|thread| thread.cpu == Some(CpuId(6))).count()
+    };
+    for period in 1..=6 {
+        assert_eq!(on_the_other(&world.period(&work)), 100 * period);
+    }
+}
+
+#[test]
 fn a_thread_that_begins_to_run_is_found_soon() {
     let mut world = World::new(Rules::default());
     world.process(PID, 500, &(40..340).collect::<Vec<_>>());

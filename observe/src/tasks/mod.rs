@@ -53,8 +53,10 @@ const LOOK_THROUGH_IDLE: Nanos = Nanos(60 * SECOND);
 const LOOK_AT_STANDING: Nanos = Nanos(5 * SECOND);
 /// A list of mappings is used for so long.
 const MAPPINGS_LAST: Nanos = Nanos(10 * SECOND);
-/// A thread's CPU is asked for in one of so many periods.
+/// A thread's CPU is asked for in one of so many periods,
 const TURNS: usize = 5;
+/// or of more, where that would be more threads in one period.
+const LOCATED_MAX: usize = 100;
 /// What part of one CPU looking at pages takes: lists of mappings, where pages lie, and who touches them.
 /// Of a Monitor that nobody has told otherwise.
 pub const PAGES_PART: f64 = 0.005;
@@ -111,6 +113,8 @@ pub struct Monitor {
     /// When it looked, the newest last.
     looked: VecDeque<Nanos>,
     turn: usize,
+    /// Threads that ran or waited, when it looked last.
+    nr_busy: usize,
     pages: LooksAtPages,
     watching: Watching,
     events: Box<dyn Events>,
@@ -157,6 +161,7 @@ impl Monitor {
             around: Around::default(),
             looked: VecDeque::new(),
             turn: 0,
+            nr_busy: 0,
             pages: LooksAtPages { budgets: Budgets::new(PAGES_PART), random: Random(0) },
             watching: Watching::default(),
             events: if is_live { Box::new(LiveEvents) } else { Box::new(NoEvents) },
@@ -233,7 +238,8 @@ impl Monitor {
     /// # Errors
     /// When what the whole machine does cannot be read. What cannot be read of a task is unknown.
     pub fn look(&mut self, at: Nanos, kernel: &dyn Kernel) -> Result<Snapshot> {
-        self.turn = (self.turn + 1) % TURNS;
+        self.turn = self.turn.wrapping_add(1);
+        let turns = TURNS.max(self.nr_busy.div_ceil(LOCATED_MAX));
         if at >= self.around.next {
             self.around.look(&self.host, &self.machine, at)?;
             self.take_census();
@@ -244,17 +250,19 @@ impl Monitor {
         if self.looked.len() > PERIODS + 1 {
             self.looked.pop_front();
         }
-        let (turn, left) = (self.turn, self.descriptors_left());
+        let (turn, left) = (self.turn % turns, self.descriptors_left());
         let (mut look, processes, _) = self.begin_look(at, kernel);
         look.may_open = left;
+        let mut nr_busy = 0;
         processes.retain(|_, process| {
             let is_there = process.look(&mut look);
             if is_there {
-                process.locate(&mut look, turn, TURNS);
+                nr_busy += process.locate(&mut look, turn, turns);
                 process.ask_standing(&mut look);
             }
             is_there
         });
+        self.nr_busy = nr_busy;
         self.look_at_pages(at, kernel);
         self.look_at_touches(at, kernel);
         self.look_at_working_sets(at);
@@ -262,12 +270,14 @@ impl Monitor {
         Ok(self.snapshot(at, kernel))
     }
 
-    /// Where every thread is now that runs or waits: `look` asks each of them in one of five periods, which is too seldom
-    /// for a decision.
+    /// Where every thread is now that runs or waits: `look` asks each of them in one of five periods or more, which is too
+    /// seldom for a decision.
     #[must_use]
     pub fn look_closer(&mut self, at: Nanos, kernel: &dyn Kernel) -> Snapshot {
         let (mut look, processes, _) = self.begin_look(at, kernel);
-        processes.values_mut().for_each(|process| process.locate(&mut look, 0, 1));
+        for process in processes.values_mut() {
+            process.locate(&mut look, 0, 1);
+        }
         self.snapshot(at, kernel)
     }
 

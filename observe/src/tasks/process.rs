@@ -224,11 +224,13 @@ impl Process {
         }
     }
 
-    /// Sees where its busy threads are: all new ones, and of the others one in so many.
-    pub fn locate(&mut self, look: &mut Look<'_>, turn: usize, turns: usize) {
-        for (at, thread) in self.threads.values_mut().enumerate() {
+    /// Sees where its busy threads are: all new ones, and of the others one in so many. Gives how many it has.
+    pub fn locate(&mut self, look: &mut Look<'_>, turn: usize, turns: usize) -> usize {
+        let mut nr_busy = 0;
+        for thread in self.threads.values_mut() {
             let Some(busy) = &mut thread.busy else { continue };
-            if !busy.is_new() && at % turns != turn {
+            nr_busy += 1;
+            if !busy.is_new() && thread.id.id as usize % turns != turn {
                 continue;
             }
             let path = format!("proc/{}/task/{}/stat", self.id.id, thread.id.id);
@@ -238,6 +240,7 @@ impl Process {
             busy.was_on(cpu, look.machine.cpus()[cpu.index()].node);
             busy.class = stat.class;
         }
+        nr_busy
     }
 
     /// Whether it may be placed is asked again now and then.
