@@ -26,6 +26,12 @@ impl Host {
         Ok(self.parse("proc/stat", "lines cpuN with their times", cpu_times)?.unwrap_or_default())
     }
 
+    /// The same, and how many tasks have been made since the machine was started, where that is said.
+    pub(crate) fn cpu_times_and_forks(&self) -> Result<(BTreeMap<CpuOsId, CpuTimes>, Option<u64>)> {
+        let both = |text: &str| Some((cpu_times(text)?, forks(text)));
+        Ok(self.parse("proc/stat", "lines cpuN with their times", both)?.unwrap_or_default())
+    }
+
     /// CPUs that the scheduler balances no load to (`isolcpus`, isolated cpusets); empty where the kernel
     /// does not say.
     ///
@@ -65,6 +71,11 @@ fn cpu_times(text: &str) -> Option<BTreeMap<CpuOsId, CpuTimes>> {
         times.insert(CpuOsId(id.parse().ok()?), CpuTimes { busy_ticks, total_ticks: total });
     }
     Some(times)
+}
+
+/// `processes 12345`: threads too.
+fn forks(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("processes "))?.trim().parse().ok()
 }
 
 /// `Node 0, zone   Normal   216   55 …`: blocks of 2⁰, 2¹, … pages (Linux mm/vmstat.c).

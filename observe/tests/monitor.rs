@@ -68,6 +68,8 @@ struct World {
     kernel: Fake,
     at: u64,
     ran: BTreeMap<u32, (u64, u64)>,
+    /// Tasks that were made since the start; `None`: nobody says.
+    forks: Option<u64>,
 }
 
 fn machine() -> Machine {
@@ -93,7 +95,8 @@ impl World {
     fn new(rules: Rules) -> Self {
         let root = tempfile::tempdir().unwrap();
         let monitor = Monitor::new(root.path(), machine(), rules, 2);
-        let world = Self { root, monitor, kernel: Fake::default(), at: 0, ran: BTreeMap::new() };
+        let (kernel, ran) = (Fake::default(), BTreeMap::new());
+        let world = Self { root, monitor, kernel, at: 0, ran, forks: None };
         world.write("sys/devices/system/cpu/online", "0-7\n");
         world.write("sys/devices/system/cpu/isolated", "7\n");
         for node in 0..4 {
@@ -148,7 +151,9 @@ impl World {
         let busy = self.at / 20_000_000;
         let idle = self.at / 10_000_000 - busy;
         let cpu = |cpu| format!("cpu{cpu} {busy} 0 0 {idle} 0 0 0 0 0 0\n");
-        self.write("proc/stat", &(0..8).map(cpu).collect::<String>());
+        let forks = self.forks.map(|forks| format!("processes {forks}\n"));
+        let lines = (0..8).map(cpu).chain(forks).collect::<String>();
+        self.write("proc/stat", &lines);
         self.write("proc/uptime", &format!("{}.{:02} 1.00\n", 100 + self.at / SECOND, 0));
         self.monitor.look(Nanos(self.at), &self.kernel).unwrap()
     }
@@ -260,6 +265,27 @@ fn a_thread_that_begins_to_run_is_found_soon() {
     world.periods(60, &[]);
     let found = (0..30).position(|_| !world.period(&[(99, 90, 0)]).processes.is_empty());
     assert!(found.is_some());
+}
+
+#[test]
+fn new_processes_are_looked_for_if_any_was_made_and_every_minute() {
+    let mut world = World::new(Rules::default());
+    world.forks = Some(1);
+    world.write("proc/9/stat", &stat_line(9, 0x0020_0000, 0, 1, 1, 0, 0));
+    world.process(50, 600, &[50]);
+    world.periods(10, &[]);
+    assert_eq!(world.monitor.nr_processes(), 1, "one is the kernel's");
+    world.process(51, 600, &[51]);
+    world.periods(10, &[]);
+    assert_eq!(world.monitor.nr_processes(), 1, "it cannot have been made");
+    world.forks = Some(2);
+    world.periods(6, &[]);
+    assert_eq!(world.monitor.nr_processes(), 2);
+    // The kernel's thread has ended, and somebody has its number.
+    world.process(9, 700, &[9]);
+    world.forks = Some(3);
+    world.periods(300, &[]);
+    assert_eq!(world.monitor.nr_processes(), 3);
 }
 
 #[test]

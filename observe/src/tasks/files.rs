@@ -62,7 +62,7 @@ impl Files {
         }
     }
 
-    /// The numbers that are names in a directory: processes, or a process's threads; none if it is gone.
+    /// The numbers that are names in a directory: processes, or a process's threads, rising; none if it is gone.
     pub fn numbers(&self, path: &str, into: &mut Vec<u32>) {
         into.clear();
         let Ok(entries) = std::fs::read_dir(self.path(path)) else { return };
@@ -70,6 +70,7 @@ impl Files {
             entry.ok()?.file_name().to_str()?.parse().ok()
         };
         into.extend(entries.filter_map(number));
+        into.sort_unstable();
     }
 }
 

@@ -19,7 +19,7 @@ mod touches;
 mod whose;
 mod working_sets;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use quartier_model::{
@@ -33,7 +33,7 @@ use budget::Budgets;
 use counting::Counter;
 use files::Files;
 use pages::Random;
-use process::{Look, Process};
+use process::{KernelThread, Look, Process};
 pub use rules::{Pin, Rules, Who};
 use thread::PERIODS;
 pub use whose::{Whose, whose};
@@ -110,6 +110,7 @@ pub struct Monitor {
     rules: Rules,
     processes: BTreeMap<u32, Process>,
     around: Around,
+    census: Census,
     /// When it looked, the newest last.
     looked: VecDeque<Nanos>,
     turn: usize,
@@ -132,10 +133,23 @@ struct LooksAtPages {
     random: Random,
 }
 
+/// Which tasks there were.
+#[derive(Debug, Default)]
+struct Census {
+    /// When all are looked through, whoever was made.
+    next: Nanos,
+    /// Tasks that had been made since the machine was started.
+    forks: Option<u64>,
+    /// The kernel's threads.
+    of_kernel: BTreeSet<u32>,
+}
+
 /// What CPUs and nodes did.
 #[derive(Debug, Default)]
 struct Around {
     next: Nanos,
+    /// Tasks that have been made since the machine was started.
+    forks: Option<u64>,
     online: CpuList,
     placeable: CpuList,
     times: BTreeMap<quartier_model::CpuOsId, CpuTimes>,
@@ -159,6 +173,7 @@ impl Monitor {
             rules,
             processes: BTreeMap::new(),
             around: Around::default(),
+            census: Census::default(),
             looked: VecDeque::new(),
             turn: 0,
             nr_busy: 0,
@@ -242,7 +257,7 @@ impl Monitor {
         let turns = TURNS.max(self.nr_busy.div_ceil(LOCATED_MAX));
         if at >= self.around.next {
             self.around.look(&self.host, &self.machine, at)?;
-            self.take_census();
+            self.take_census(at);
             let text = self.files.read("proc/sys/kernel/numa_balancing").ok().flatten();
             self.balancing = touches::balancing(text);
         }
@@ -294,18 +309,38 @@ impl Monitor {
             online: &self.around.online,
             at,
             may_open: 0,
+            for_counters: match self.counter.state {
+                Counting::Unsupported => 0,
+                _ => self.descriptors_max / 4 * 3,
+            },
         };
         (look, &mut self.processes, &mut self.pages)
     }
 
-    fn take_census(&mut self) {
+    /// Finds new processes, if any were made. A number may become another task's, so kernel threads are asked again now and
+    /// then.
+    fn take_census(&mut self, at: Nanos) {
+        let is_due = at >= self.census.next;
+        if !is_due && self.around.forks.is_some() && self.around.forks == self.census.forks {
+            return;
+        }
+        self.census.forks = self.around.forks;
+        if is_due {
+            self.census.next = at + LOOK_THROUGH_IDLE;
+            self.census.of_kernel.clear();
+        }
         let mut pids = Vec::new();
         self.files.numbers("proc", &mut pids);
+        self.census.of_kernel.retain(|pid| pids.binary_search(pid).is_ok());
         for pid in pids {
-            if !self.processes.contains_key(&pid)
-                && let Some(process) = Process::new(&mut self.files, pid)
-            {
-                self.processes.insert(pid, process);
+            if self.processes.contains_key(&pid) || self.census.of_kernel.contains(&pid) {
+                continue;
+            }
+            match Process::new(&mut self.files, pid) {
+                Some(Ok(process)) => _ = self.processes.insert(pid, process),
+                Some(Err(KernelThread)) => _ = self.census.of_kernel.insert(pid),
+                // It may have been read by half.
+                None => self.census.forks = None,
             }
         }
     }
@@ -374,7 +409,9 @@ impl Around {
         self.online = host.online_cpus()?;
         let isolated = host.isolated_cpus()?;
         self.placeable = self.online.iter().filter(|cpu| !isolated.contains(*cpu)).collect();
-        let before = std::mem::replace(&mut self.times, host.cpu_times()?);
+        let (times, forks) = host.cpu_times_and_forks()?;
+        self.forks = forks;
+        let before = std::mem::replace(&mut self.times, times);
         let busy = |cpu: &quartier_model::Cpu| {
             let (before, now) = (before.get(&cpu.os_id)?, self.times.get(&cpu.os_id)?);
             let ticks = now.busy_ticks.saturating_sub(before.busy_ticks);

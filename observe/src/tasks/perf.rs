@@ -16,8 +16,8 @@ impl Monitor {
         let (mut left, touchers) = (self.descriptors_left(), &mut 0);
         let Self { files, machine, rules, processes, around, looked, events, pages, .. } = self;
         let touches = &mut pages.budgets.touches;
-        let (online, may_open) = (&around.online, 0);
-        let mut look = Look { files, machine, rules, kernel, online, at, may_open };
+        let (online, may_open, for_counters) = (&around.online, 0, 0);
+        let mut look = Look { files, machine, rules, kernel, online, at, may_open, for_counters };
         touches.fill(at);
         let mut wanted = Vec::new();
         for process in processes.values_mut() {

@@ -14,7 +14,7 @@ use super::pages::{Mappings, Random};
 use super::rules::{Asked, Rules};
 use super::standing::{self, Cpuset, Status};
 use super::stat::{Class, Stat};
-use super::thread::{Busy, Found, Watched};
+use super::thread::{Asleep, Busy, Found};
 use super::touches::Touching;
 use super::working_sets::Usage;
 use super::{
@@ -27,7 +27,9 @@ pub struct Process {
     pub id: TaskId,
     name: String,
     parent: u32,
-    threads: BTreeMap<u32, Watched>,
+    /// Its threads that run or wait, and those that do neither, by their number.
+    busy: BTreeMap<u32, Busy>,
+    asleep: BTreeMap<u32, Asleep>,
     /// Its CPU time when it was looked at last.
     cpu: Nanos,
     /// What those of its threads ran since then that are busy.
@@ -65,6 +67,10 @@ pub struct Sample {
     found: Option<PerNode>,
 }
 
+/// It is the kernel's.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelThread;
+
 /// What everybody shares who looks at a process.
 pub struct Look<'a> {
     pub files: &'a mut Files,
@@ -73,20 +79,26 @@ pub struct Look<'a> {
     pub kernel: &'a dyn Kernel,
     pub online: &'a CpuList,
     pub at: Nanos,
-    /// So many more files may be kept open.
+    /// So many more files may be kept open,
     pub may_open: usize,
+    /// but so many of them are for those that count.
+    pub for_counters: usize,
 }
 
 impl Process {
-    /// One that has begun; `None`: it is gone, or the kernel's.
-    pub fn new(files: &mut Files, pid: u32) -> Option<Self> {
+    /// One that has begun; `None`: it is gone.
+    pub fn new(files: &mut Files, pid: u32) -> Option<Result<Self, KernelThread>> {
         let text = files.read(&format!("proc/{pid}/stat")).ok()??;
-        let stat = Stat::parse(text).filter(|stat| !stat.is_kernel_thread)?;
-        Some(Self {
+        let stat = Stat::parse(text)?;
+        if stat.is_kernel_thread {
+            return Some(Err(KernelThread));
+        }
+        Some(Ok(Self {
             id: TaskId { id: pid, start_ticks: stat.start_ticks },
             name: String::from_utf8_lossy(stat.name).into_owned(),
             parent: stat.parent,
-            threads: BTreeMap::new(),
+            busy: BTreeMap::new(),
+            asleep: BTreeMap::new(),
             cpu: Nanos(0),
             explained: Nanos(0),
             next_look: Nanos(0),
@@ -96,11 +108,11 @@ impl Process {
             sample: Sample::default(),
             touching: Touching::default(),
             usage: Usage::default(),
-        })
+        }))
     }
 
     pub fn is_busy(&self) -> bool {
-        self.threads.values().any(|thread| thread.busy.is_some())
+        !self.busy.is_empty()
     }
 
     /// What it has of its own, as it was asked last.
@@ -110,14 +122,13 @@ impl Process {
 
     /// Descriptors of it that are kept open.
     pub fn nr_open(&self) -> usize {
-        let of_threads: usize = self.threads.values().map(Watched::nr_open).sum();
+        let of_threads: usize = self.busy.values().map(Busy::nr_open).sum();
         of_threads + self.touching.nr_open()
     }
 
     /// Those that run or wait, by their number.
     pub fn busy_threads(&mut self) -> impl Iterator<Item = (u32, &mut Busy)> {
-        let busy = |(tid, thread): (&u32, _)| Some((*tid, Watched::busy_mut(thread)?));
-        self.threads.iter_mut().filter_map(busy)
+        self.busy.iter_mut().map(|(tid, busy)| (*tid, busy))
     }
 
     /// Looks at those threads that need it; says whether the process still is the same one.
@@ -152,8 +163,8 @@ impl Process {
         let (ticks, nr_threads) = (stat.cpu_ticks, stat.nr_threads);
         let cpu = clock.unwrap_or(Nanos(ticks.saturating_mul(NANOS_PER_TICK)));
         if self.is_new || !self.is_explained(cpu) || look.at >= self.next_scan {
-            self.is_new = self.threads.is_empty();
-            self.scan(look);
+            self.is_new = self.busy.is_empty() && self.asleep.is_empty();
+            self.scan(look, nr_threads);
             // One that has thousands of threads is looked through less often.
             let often = Nanos(LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 256)));
             self.next_scan =
@@ -183,31 +194,38 @@ impl Process {
     fn look_at_busy(&mut self, look: &mut Look<'_>) {
         let pid = self.id.id;
         let mut explained = Nanos(0);
-        self.threads.retain(|_, thread| {
-            if thread.busy.is_none() {
-                return true;
-            }
+        let asleep = &mut self.asleep;
+        self.busy.retain(|tid, thread| {
             let before = thread.ran();
             let found = thread.look(look.files, pid, &mut look.may_open);
             explained = explained + (thread.ran() - before);
-            found != Found::Ended
+            if found == Found::Idle {
+                asleep.insert(*tid, thread.asleep());
+            }
+            found == Found::Busy
         });
         self.explained = self.explained + explained;
     }
 
     /// Looks at all threads, new ones too.
-    fn scan(&mut self, look: &mut Look<'_>) {
+    fn scan(&mut self, look: &mut Look<'_>, nr_threads: u32) {
         let pid = self.id.id;
-        let mut tids = Vec::new();
-        look.files.numbers(&format!("proc/{pid}/task"), &mut tids);
-        tids.sort_unstable();
-        self.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
+        let mut tids = vec![pid];
+        // A thread that is alone has its process's number.
+        if nr_threads != 1 {
+            look.files.numbers(&format!("proc/{pid}/task"), &mut tids);
+        }
+        self.busy.retain(|tid, _| tids.binary_search(tid).is_ok());
+        self.asleep.retain(|tid, _| tids.binary_search(tid).is_ok());
         for tid in tids {
-            match self.threads.get_mut(&tid) {
-                Some(thread) if thread.busy.is_some() => {}
+            match self.asleep.get_mut(&tid) {
                 Some(thread) => {
-                    thread.look(look.files, pid, &mut look.may_open);
+                    if thread.look(look.files, pid) == Found::Busy {
+                        self.busy.insert(tid, Busy::woken(*thread));
+                        self.asleep.remove(&tid);
+                    }
                 }
+                None if self.busy.contains_key(&tid) => {}
                 None => self.begin(look, tid),
             }
         }
@@ -220,27 +238,26 @@ impl Process {
         let id = TaskId { id: tid, start_ticks: stat.start_ticks };
         let Ok(Some(text)) = look.files.read(&format!("{folder}/schedstat")) else { return };
         if let Some(times) = super::stat::times(text) {
-            self.threads.insert(tid, Watched::new(id, times));
+            self.asleep.insert(tid, Asleep::new(id, times));
         }
     }
 
     /// Sees where its busy threads are: all new ones, and of the others one in so many. Gives how many it has.
     pub fn locate(&mut self, look: &mut Look<'_>, turn: usize, turns: usize) -> usize {
-        let mut nr_busy = 0;
-        for thread in self.threads.values_mut() {
-            let Some(busy) = &mut thread.busy else { continue };
-            nr_busy += 1;
-            if !busy.is_new() && thread.id.id as usize % turns != turn {
+        let spare = look.may_open.saturating_sub(look.for_counters);
+        let mut may_open = spare;
+        for busy in self.busy.values_mut() {
+            if !busy.is_new() && busy.id.id as usize % turns != turn {
                 continue;
             }
-            let path = format!("proc/{}/task/{}/stat", self.id.id, thread.id.id);
-            let Ok(Some(text)) = look.files.read(&path) else { continue };
-            let Some(stat) = Stat::parse(text) else { continue };
+            let stat = busy.read_stat(look.files, self.id.id, &mut may_open);
+            let Some(stat) = stat else { continue };
             let Some(cpu) = look.machine.cpu_by_os_id(stat.cpu) else { continue };
             busy.was_on(cpu, look.machine.cpus()[cpu.index()].node);
             busy.class = stat.class;
         }
-        nr_busy
+        look.may_open -= spare - may_open;
+        self.busy.len()
     }
 
     /// Whether it may be placed is asked again now and then.
@@ -271,7 +288,7 @@ impl Process {
             Standing::Free => standing::policy_standing(look.files, &folder),
             left => left,
         };
-        let of_threads = self.ask_threads(look, &cpuset);
+        let of_threads = self.ask_threads(look, &cpuset, of_process);
         self.standing = Some(Standings {
             looked: look.at,
             of_process,
@@ -283,29 +300,42 @@ impl Process {
     }
 
     /// Of busy threads for which it is not the same as of the process.
-    fn ask_threads(&self, look: &mut Look<'_>, cpuset: &Cpuset) -> BTreeMap<u32, Standing> {
-        let standing = |thread: &Watched| {
+    fn ask_threads(
+        &self,
+        look: &mut Look<'_>,
+        cpuset: &Cpuset,
+        of_process: Standing,
+    ) -> BTreeMap<u32, Standing> {
+        let standing = |thread: &Busy| {
             let tid = thread.id.id;
             let affinity = look.kernel.affinity(tid)?;
             let is_set = standing::is_affinity_set(&affinity, cpuset.cpus.as_ref(), look.online);
             let whole = cpuset.cpus.as_ref().unwrap_or(look.online);
-            if !look.kernel.owns(&self.task(thread), &affinity, whole) && is_set {
+            if !look.kernel.owns(&self.task(thread.id), &affinity, whole) && is_set {
                 return Some(Standing::AffinitySet);
+            }
+            // Its first thread's policy is what was asked of the process.
+            if tid == self.id.id {
+                return Some(of_process);
             }
             let folder = format!("proc/{}/task/{tid}", self.id.id);
             Some(standing::policy_standing(look.files, &folder))
         };
-        let busy = self.threads.values().filter(|thread| thread.busy.is_some());
-        busy.map(|thread| (thread.id.id, standing(thread).unwrap_or(Standing::Unknown))).collect()
+        let standing =
+            |(tid, thread): (&u32, _)| (*tid, standing(thread).unwrap_or(Standing::Unknown));
+        self.busy.iter().map(standing).collect()
     }
 
-    fn task(&self, thread: &Watched) -> Task {
-        Task { thread: thread.id, process: self.id, parent: self.parent }
+    fn task(&self, thread: TaskId) -> Task {
+        Task { thread, process: self.id, parent: self.parent }
     }
 
     /// All of its threads, sleeping ones too, as they were when they were looked through last.
     pub fn tasks(&self) -> Vec<Task> {
-        self.threads.values().map(|thread| self.task(thread)).collect()
+        let asleep = self.asleep.values().map(|thread| thread.id);
+        let mut all: Vec<_> = self.busy.values().map(|thread| thread.id).chain(asleep).collect();
+        all.sort_unstable();
+        all.into_iter().map(|thread| self.task(thread)).collect()
     }
 
     /// The CPUs that its cpuset leaves to it; `None`: all, or it is not known yet.
@@ -375,7 +405,7 @@ impl Process {
     ) -> Option<ProcessSeen> {
         let standing = self.standing.as_ref()?;
         let threads: Vec<_> = self
-            .threads
+            .busy
             .values()
             .filter_map(|thread| self.thread_seen(thread, standing, kernel, looked))
             .collect();
@@ -402,26 +432,25 @@ impl Process {
 
     fn thread_seen(
         &self,
-        thread: &Watched,
+        busy: &Busy,
         standing: &Standings,
         kernel: &dyn Kernel,
         looked: &VecDeque<Nanos>,
     ) -> Option<ThreadSeen> {
-        let busy = thread.busy.as_ref()?;
         let times = busy.in_window(looked)?;
         // One that nobody has asked about yet may be placed when somebody has.
-        let asked = standing.of_threads.get(&thread.id.id).copied().unwrap_or(Standing::Unknown);
+        let asked = standing.of_threads.get(&busy.id.id).copied().unwrap_or(Standing::Unknown);
         let of_thread = if busy.class == Class::RealTime { Standing::RealTime } else { asked };
         let counts = busy.counted_in_window(looked);
         Some(ThreadSeen {
-            id: thread.id,
+            id: busy.id,
             ran: times.ran,
             waited: times.waited,
             cpu: busy.cpu,
             found_on: busy.found_on(),
-            held_on: kernel.held_on(&self.task(thread)),
+            held_on: kernel.held_on(&self.task(busy.id)),
             standing: (of_thread != Standing::Free).then_some(of_thread),
-            touched: self.touching.touched_by(thread.id.id),
+            touched: self.touching.touched_by(busy.id.id),
             llc_misses: counts.and_then(|counts| counts.llc_misses),
             instructions: counts.map(|counts| counts.instructions),
         })

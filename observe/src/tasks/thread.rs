@@ -2,33 +2,37 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 
 use quartier_model::{CpuId, Nanos, NodeId, PerNode, TaskId};
 
 use super::files::Files;
-use super::stat::{self, Class};
+use super::stat::{self, Class, Stat};
 use crate::ThreadTimes;
 use crate::events::{Counters, Counts, Refused};
 
 /// A window has so many periods.
 pub const PERIODS: usize = 5;
 
-/// A thread. Of one that neither runs nor waits nothing is kept but its times.
-#[derive(Debug)]
-pub struct Watched {
+/// A thread that neither runs nor waits: nothing is kept of it but its times.
+#[derive(Clone, Copy, Debug)]
+pub struct Asleep {
     pub id: TaskId,
     /// When it was looked at last.
     times: ThreadTimes,
-    pub busy: Option<Box<Busy>>,
 }
 
 /// A thread that ran or waited lately.
 #[derive(Debug)]
 pub struct Busy {
+    pub id: TaskId,
     /// Kept open while there are descriptors left.
     schedstat: Option<File>,
+    stat: Option<File>,
     /// Its times at the last looks, the newest last; one more than there are periods in a window.
     looks: VecDeque<ThreadTimes>,
+    /// When it was looked at last.
+    times: ThreadTimes,
     /// Where it was at the last looks at that.
     pub cpu: Option<CpuId>,
     pub class: Class,
@@ -49,84 +53,125 @@ pub enum Found {
     Busy,
 }
 
-impl Watched {
+fn schedstat(pid: u32, id: TaskId) -> String {
+    format!("proc/{pid}/task/{}/schedstat", id.id)
+}
+
+/// Takes what was read of a thread's times; `None`: it has ended. Says whether they have changed.
+fn is_changed(times: &mut ThreadTimes, text: io::Result<Option<&[u8]>>) -> Option<bool> {
+    let now = match text {
+        Ok(Some(text)) => stat::times(text),
+        Ok(None) => return None,
+        Err(_) => None,
+    };
+    // What cannot be read now may be read the next time.
+    let now = now.unwrap_or(*times);
+    Some(std::mem::replace(times, now) != now)
+}
+
+impl Asleep {
     pub fn new(id: TaskId, times: ThreadTimes) -> Self {
-        Self { id, times, busy: None }
+        Self { id, times }
+    }
+
+    /// Looks whether it still sleeps.
+    pub fn look(&mut self, files: &mut Files, pid: u32) -> Found {
+        match is_changed(&mut self.times, files.read(&schedstat(pid, self.id))) {
+            None => Found::Ended,
+            Some(false) => Found::Idle,
+            Some(true) => Found::Busy,
+        }
+    }
+}
+
+impl Busy {
+    /// One that was asleep and did something.
+    pub fn woken(Asleep { id, times }: Asleep) -> Self {
+        let mut woken = Self {
+            id,
+            schedstat: None,
+            stat: None,
+            looks: VecDeque::with_capacity(PERIODS + 1),
+            times,
+            cpu: None,
+            class: Class::Fair,
+            nodes: VecDeque::with_capacity(PERIODS),
+            idle_looks: 0,
+            counters: None,
+            counted: VecDeque::with_capacity(PERIODS + 1),
+        };
+        woken.note(true);
+        woken
+    }
+
+    /// It does nothing any more.
+    pub fn asleep(&self) -> Asleep {
+        Asleep { id: self.id, times: self.times }
     }
 
     /// Looks at its times.
     pub fn look(&mut self, files: &mut Files, pid: u32, may_open: &mut usize) -> Found {
-        let path = || format!("proc/{pid}/task/{}/schedstat", self.id.id);
-        let open = self.busy.as_mut().and_then(|busy| {
-            if busy.schedstat.is_none() && *may_open > 0 {
-                busy.schedstat = files.open(&path());
-                *may_open -= usize::from(busy.schedstat.is_some());
-            }
-            busy.schedstat.as_ref()
-        });
-        let text = match open {
+        let path = || schedstat(pid, self.id);
+        if self.schedstat.is_none() && *may_open > 0 {
+            self.schedstat = files.open(&path());
+            *may_open -= usize::from(self.schedstat.is_some());
+        }
+        let text = match &self.schedstat {
             Some(file) => files.read_open(file),
             None => files.read(&path()),
         };
-        let now = match text {
-            Ok(Some(text)) => stat::times(text),
-            Ok(None) => return Found::Ended,
-            Err(_) => None,
+        match is_changed(&mut self.times, text) {
+            None => Found::Ended,
+            Some(did_something) => self.note(did_something),
+        }
+    }
+
+    /// Looks at its `stat`; `None`: it has ended, or that cannot be read.
+    pub fn read_stat<'a>(
+        &mut self,
+        files: &'a mut Files,
+        pid: u32,
+        may_open: &mut usize,
+    ) -> Option<Stat<'a>> {
+        let path = || format!("proc/{pid}/task/{}/stat", self.id.id);
+        // Its times come first.
+        if self.stat.is_none() && self.is_open() && *may_open > 0 {
+            self.stat = files.open(&path());
+            *may_open -= usize::from(self.stat.is_some());
+        }
+        let text = match &self.stat {
+            Some(file) => files.read_open(file),
+            None => files.read(&path()),
         };
-        // What cannot be read now may be read the next time.
-        let now = now.unwrap_or(self.times);
-        let did_something = now != self.times;
-        self.times = now;
-        self.note(did_something)
+        Stat::parse(text.ok()??)
     }
 
     fn note(&mut self, did_something: bool) -> Found {
-        if did_something && self.busy.is_none() {
-            let busy = Busy {
-                schedstat: None,
-                looks: VecDeque::with_capacity(PERIODS + 1),
-                cpu: None,
-                class: Class::Fair,
-                nodes: VecDeque::with_capacity(PERIODS),
-                idle_looks: 0,
-                counters: None,
-                counted: VecDeque::with_capacity(PERIODS + 1),
-            };
-            self.busy = Some(Box::new(busy));
-        }
-        let Some(busy) = &mut self.busy else { return Found::Idle };
-        busy.idle_looks = if did_something { 0 } else { busy.idle_looks + 1 };
-        if busy.idle_looks > PERIODS {
-            self.busy = None;
+        self.idle_looks = if did_something { 0 } else { self.idle_looks + 1 };
+        if self.idle_looks > PERIODS {
             return Found::Idle;
         }
-        push(&mut busy.looks, self.times, PERIODS + 1);
-        let counted = match &mut busy.counters {
+        push(&mut self.looks, self.times, PERIODS + 1);
+        let counted = match &mut self.counters {
             Some(Ok(counters)) => counters.read(),
             _ => None,
         };
-        push(&mut busy.counted, counted, PERIODS + 1);
+        push(&mut self.counted, counted, PERIODS + 1);
         Found::Busy
     }
 
     /// Descriptors of it that are kept open.
     pub fn nr_open(&self) -> usize {
-        let Some(busy) = &self.busy else { return 0 };
-        let counters = busy.counters.as_ref().and_then(|counters| counters.as_ref().ok());
-        usize::from(busy.schedstat.is_some()) + counters.map_or(0, |counters| counters.nr_open())
-    }
-
-    pub fn busy_mut(&mut self) -> Option<&mut Busy> {
-        self.busy.as_deref_mut()
+        let counters = self.counters.as_ref().and_then(|counters| counters.as_ref().ok());
+        let files = [&self.schedstat, &self.stat].into_iter().flatten().count();
+        files + counters.map_or(0, |counters| counters.nr_open())
     }
 
     /// Time on a CPU since it began.
     pub fn ran(&self) -> Nanos {
         self.times.ran
     }
-}
 
-impl Busy {
     /// How long it ran and waited within the window that these looks are of. One that was not looked at all
     /// the time is taken to have done the same before; `None`: it was looked at once.
     pub fn in_window(&self, looked: &VecDeque<Nanos>) -> Option<ThreadTimes> {

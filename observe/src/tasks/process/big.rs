@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use quartier_model::{CpuList, Machine, Nanos, NodeId, Standing};
+use quartier_model::{CpuId, CpuList, Machine, Nanos, NodeId, Standing};
 
 use super::super::touches::Ask;
 use super::{Cpuset, Look, Process};
@@ -17,18 +17,18 @@ impl Process {
         looked: &VecDeque<Nanos>,
     ) -> bool {
         let Some(standing) = self.standing.as_ref() else { return false };
-        if standing.of_process != Standing::Free {
+        if standing.of_process != Standing::Free || self.busy.len() < 2 {
             return false;
         }
         let Cpuset { cpus, mems } = &standing.cpuset;
         let cpus_of = |node: NodeId| {
             let os_id = machine.nodes()[node.index()].os_id.0;
-            let of = machine.node_cpu_list(node);
-            let may = |cpu: &u32| {
-                placeable.contains(*cpu) && cpus.as_ref().is_none_or(|cpus| cpus.contains(*cpu))
+            let may = |cpu: &&CpuId| {
+                let cpu = machine.cpus()[cpu.index()].os_id.0;
+                placeable.contains(cpu) && cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu))
             };
             let is_allowed = mems.as_ref().is_none_or(|mems| mems.contains(os_id));
-            if is_allowed { of.iter().filter(may).count() } else { 0 }
+            if is_allowed { machine.node_cpus(node).iter().filter(may).count() } else { 0 }
         };
         let nodes = machine.node_ids().map(cpus_of);
         let most = nodes.max().unwrap_or(0);
@@ -41,8 +41,8 @@ impl Process {
             (Some(first), Some(last)) => *last - *first,
             _ => Nanos(0),
         };
-        self.threads.iter().filter_map(move |(tid, thread)| {
-            let times = thread.busy.as_ref()?.in_window(looked)?;
+        self.busy.iter().filter_map(move |(tid, thread)| {
+            let times = thread.in_window(looked)?;
             let standing = self.standing.as_ref()?.of_threads.get(tid)?;
             let is_active = 10 * (times.ran + times.waited).0 >= window.0;
             (is_active && *standing == Standing::Free).then_some(*tid)
