@@ -16,8 +16,11 @@ impl Process {
         placeable: &CpuList,
         looked: &VecDeque<Nanos>,
     ) -> bool {
+        if self.busy.len() < 2 {
+            return false;
+        }
         let Some(standing) = self.standing.as_ref() else { return false };
-        if standing.of_process != Standing::Free || self.busy.len() < 2 {
+        if standing.of_process != Standing::Free {
             return false;
         }
         let Cpuset { cpus, mems } = &standing.cpuset;
