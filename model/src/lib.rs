@@ -7,6 +7,7 @@ mod counting;
 mod cpulist;
 mod distances;
 mod ids;
+mod kernel;
 mod machine;
 mod plan;
 mod snapshot;
@@ -18,6 +19,7 @@ mod working_sets;
 pub use counting::Counting;
 pub use cpulist::{CpuList, CpuListError};
 pub use ids::{CpuId, CpuOsId, LlcId, NodeId, NodeOsId, PackageId, PackageOsId};
+pub use kernel::{Allocated, KernelSeen};
 pub use machine::{
     CPUS_MAX, Cpu, DistanceMatrix, Llc, MACHINE_FORMAT, Machine, MachineError, MachineParts,
     NODES_MAX, Node, Origin, Package, Provenance, check_name,

@@ -20,6 +20,8 @@ pub enum Trigger {
     Contention,
     /// The administrator pinned a process that is not where it should be.
     Pinned,
+    /// What kept a process where it is may have passed: it rested, was too young for a move to pay, or found no room.
+    Passed,
     /// An earlier plan has had its time: did it help?
     Due,
 }
@@ -180,6 +182,8 @@ pub enum Why {
         /// It is not tried again until then.
         until: Nanos,
     },
+    /// Its pages would have to move, and tasks wait for memory already.
+    MemoryScarce,
     /// No node that it may use has room for it.
     NoRoom,
     /// It needs more than one node, and which thread uses which page is unknown.
@@ -202,6 +206,9 @@ impl fmt::Display for Why {
             Self::DidNotHelp { until } => {
                 write!(f, "a move did not help it; it is not tried again until {until}")
             }
+            Self::MemoryScarce => f.write_str(
+                "its pages would have to move, and tasks of this machine wait for memory: it is tried when they do not",
+            ),
             Self::NoRoom => f.write_str("no node that it may use has room for it"),
             Self::UsersUnknown(unseen) => write!(
                 f,

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, CpuId, CpuList, Machine, Nanos, NodeId, Users};
+use crate::{Allocated, Bytes, CpuId, CpuList, KernelSeen, Machine, Nanos, NodeId, Users};
 
 /// A process or a thread, also after others have got its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -54,6 +54,9 @@ pub struct Snapshot {
     pub cpus_busy: Vec<Option<Nanos>>,
     /// By [`NodeId`].
     pub nodes: Vec<NodeSeen>,
+    /// What the kernel counts, over about a second; `None`: it was asked once so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelSeen>,
     /// The tasks that ran or waited in the window, by process.
     pub processes: Vec<ProcessSeen>,
 }
@@ -70,6 +73,9 @@ pub struct NodeSeen {
     /// Free blocks of 2ⁿ pages, by n; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub free_blocks: Vec<u64>,
+    /// What was allocated there over about a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<Allocated>,
 }
 
 /// A process with the threads of it that ran or waited.

@@ -29,6 +29,7 @@ mod parse;
 mod process;
 pub mod tasks;
 mod thread;
+mod totals;
 
 pub use error::{Error, Result, json_complaint, printable};
 pub use gathered::{GATHERED_FORMAT, Gathered, machine_from_json};

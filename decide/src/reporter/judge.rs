@@ -18,6 +18,10 @@ const CONTENTION_MIN: f64 = 0.05;
 const WAITING_MIN: f64 = 0.1;
 /// Pages are moved if more than this part of them are elsewhere.
 const PAGES_ELSEWHERE_MIN: f64 = 1.0 / 32.0;
+/// Where tasks wait for memory for more than this part of the time no pages are moved.
+const SCARCE_FROM: f64 = 0.1;
+/// What has not passed is not asked again for so long.
+const SOON: Nanos = Nanos(5_000_000_000);
 const PAGE: u64 = 4096;
 
 /// How much of what a process could do it does: its work, and its instructions if they are counted, for
@@ -109,6 +113,19 @@ pub fn is_left(sight: &Sight<'_>, process: &Terms<'_>, known: &Known) -> Option<
     is_well.then_some(Why::WellPlaced)
 }
 
+/// When a reason to leave a process where it is may have passed; `None`: when something changes.
+pub fn passes(why: Why, process: &Terms<'_>, sight: &Sight<'_>) -> Option<Nanos> {
+    let at = sight.snapshot.at;
+    match why {
+        Why::PaysTooLate { after } if after <= sight.settings().payback => {
+            Some(at + (after - process.seen.age))
+        }
+        Why::Rests { until } | Why::DidNotHelp { until } => Some(until.max(at + SOON)),
+        Why::MemoryScarce | Why::NoRoom => Some(at + SOON + SOON),
+        _ => None,
+    }
+}
+
 impl Judgement {
     /// Of what a process was given, `then` being the pressure that there will be. Its pages stay where that
     /// pays and moving them does not.
@@ -118,7 +135,7 @@ impl Judgement {
             Home::Each { blocks, .. } => users::bytes_of(process, blocks),
         };
         let moves = bytes.0 as f64 > process.resident.0 as f64 * PAGES_ELSEWHERE_MIN;
-        let pays = |judgement: &Self| judgement.verdict(sight.settings(), process).is_ok();
+        let pays = |judgement: &Self| judgement.verdict(sight, process).is_ok();
         let without = Self::moving(sight, process, given, then, None);
         if !moves {
             return without;
@@ -198,7 +215,8 @@ impl Judgement {
     }
 
     /// Whether it is worth doing.
-    pub fn verdict(&self, settings: &Settings, process: &Terms<'_>) -> Result<(), Why> {
+    pub fn verdict(&self, sight: &Sight<'_>, process: &Terms<'_>) -> Result<(), Why> {
+        let settings = sight.settings();
         if process.seen.pin.is_some() {
             return Ok(());
         }
@@ -206,6 +224,10 @@ impl Judgement {
             return Err(Why::GainsLittle { speedup: self.speedup });
         }
         let after = Nanos((self.step.cost.0 as f64 / self.step.gain) as u64);
+        let pressure = sight.snapshot.kernel.and_then(|kernel| kernel.memory_pressure());
+        if self.step.pages != Pages::Stay && pressure.is_some_and(|part| part > SCARCE_FROM) {
+            return Err(Why::MemoryScarce);
+        }
         // Nobody knows how long it will run; that it will for as long again as it has is the best guess.
         let within = settings.payback.min(process.seen.age);
         if after > within { Err(Why::PaysTooLate { after }) } else { Ok(()) }

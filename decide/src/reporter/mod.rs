@@ -101,6 +101,9 @@ struct Known {
     rest: Nanos,
     /// It is not moved before: it did not help.
     failed_until: Nanos,
+    /// It was left for a reason that may have passed then.
+    #[serde(default)]
+    again: Option<Nanos>,
     trial: Option<Trial>,
 }
 
@@ -211,6 +214,7 @@ impl State {
             rests_until: Nanos(0),
             rest: settings.rest,
             failed_until: Nanos(0),
+            again: None,
             trial: None,
         };
         for process in &snapshot.processes {

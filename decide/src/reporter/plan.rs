@@ -143,7 +143,7 @@ impl<'a> Sight<'a> {
         if judgement.changes_nothing(process) {
             return Fate::Kept(Why::WellPlaced, None);
         }
-        match judgement.verdict(self.settings, process) {
+        match judgement.verdict(self, process) {
             Ok(()) => Fate::Moved(judgement),
             Err(why) => Fate::Kept(why, Some(judgement.speedup)),
         }
@@ -155,6 +155,10 @@ impl<'a> Sight<'a> {
         known.signature = Some(Signature::of(self.machine, process));
         let crowded = judge::contention(process, &self.pressure);
         let mut factors = process.factors(self.machine, crowded);
+        known.again = match &fate {
+            Fate::Kept(why, _) => judge::passes(*why, process, self),
+            Fate::Open | Fate::Moved(_) => None,
+        };
         match fate {
             Fate::Moved(judgement) => {
                 factors.speedup = Some(judgement.speedup);

@@ -25,6 +25,7 @@ impl View {
             working_sets: WorkingSets::default(),
             settings: Some(reporter.settings().clone()),
             nodes: nodes.map(|(id, seen)| node(machine, snapshot, id, seen)).collect(),
+            kernel: snapshot.kernel,
             distances: machine.distances().rows.clone(),
             flows_cpus,
             processes: processes.map(|(seen, placed)| process(told, seen, placed)).collect(),
@@ -70,6 +71,7 @@ fn node(machine: &Machine, snapshot: &Snapshot, id: NodeId, seen: NodeOverview) 
         memory: node.memory,
         free: snapshot.nodes.get(id.index()).and_then(|seen| seen.free),
         busy: busy(machine, snapshot, id),
+        allocated: snapshot.nodes.get(id.index()).and_then(|seen| seen.allocated),
         seen,
     }
 }

@@ -248,6 +248,37 @@ fn nobody_goes_where_there_is_no_room() {
 }
 
 #[test]
+fn who_was_too_young_is_thought_of_again() {
+    let taken = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 16)], &[cpu]) };
+    let young = Process { age: Nanos(SECOND / 10), ..process(&[(0, 256)], &[4]) };
+    let mut world = World::new(4, 2, vec![taken(0), taken(1), young]);
+    let (plan, mut reporter) = first_plan(&mut world);
+    assert!(matches!(why(&plan, 2), Why::PaysTooLate { .. }), "{plan:?}");
+    world.processes[2].age = Nanos(10 * SECOND);
+    let plan = world.step(&mut reporter);
+    assert_eq!((&plan.triggers[..], plan.steps.len()), (&[Trigger::Passed][..], 1), "{plan:?}");
+    assert_eq!(world.steps(&mut reporter, 60), [], "and is content");
+}
+
+#[test]
+fn no_pages_move_while_tasks_wait_for_memory() {
+    // Both CPUs of node 0 are taken: who is far from its memory has to take it along.
+    let taken = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 16)], &[cpu]) };
+    let all = vec![taken(0), taken(1), process(&[(0, 256)], &[4])];
+    for (percent, is_moved) in [(None, true), (Some(5), true), (Some(20), false)] {
+        let mut world = World::new(4, 2, all.clone());
+        world.waits_for_memory = percent;
+        let (plan, mut reporter) = first_plan(&mut world);
+        assert_eq!(plan.steps.len() == 1, is_moved, "{percent:?}: {plan:?}");
+        if !is_moved {
+            assert_eq!(why(&plan, 2), Why::MemoryScarce);
+            world.waits_for_memory = Some(0);
+            assert_eq!(world.steps(&mut reporter, 60).len(), 1, "it is tried again");
+        }
+    }
+}
+
+#[test]
 fn a_cpuset_is_kept() {
     let cpus = Some("4-7".parse().unwrap());
     let mut world = World::new(4, 2, vec![Process { cpus, ..process(&[(0, 64)], &[4]) }]);

@@ -83,12 +83,20 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
             && process.seen.pin.is_none()
             && sight.power.has_idle_for(machine, snapshot, process)
     };
+    let has_passed = |process: &Terms<'_>| {
+        let known = state.processes.get(&process.id());
+        let again = known.and_then(|known| known.again);
+        is_placeable(process)
+            && process.to_place().next().is_some()
+            && again.is_some_and(|again| again <= snapshot.at)
+    };
     let holds = [
         (Trigger::Unbalanced, !is_quiet && is_unbalanced(machine, snapshot, all)),
         (Trigger::Changed, all.iter().any(|process| has_changed(machine, process, state))),
         (Trigger::PowerfulIdle, !is_quiet && all.iter().any(powerful_idle)),
         (Trigger::Contention, !is_quiet && sight.pressure.excess_max() > EXCESS_MIN),
         (Trigger::Pinned, all.iter().any(is_pinned_elsewhere)),
+        (Trigger::Passed, all.iter().any(has_passed)),
         (Trigger::Due, !state.is_under_way() && all.iter().any(is_due)),
     ];
     holds.into_iter().filter(|(_, holds)| *holds).map(|(trigger, _)| trigger).collect()

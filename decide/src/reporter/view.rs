@@ -1,8 +1,8 @@
 //! What `quartierd` shows of a machine: what it sees, what it decided last of each process, and what came of it.
 
 use quartier_model::{
-    Bytes, Counting, Distance, Nanos, NodeOsId, Outcome, ProcessSeen, Standing, Step, TaskId, Why,
-    WorkingSets,
+    Allocated, Bytes, Counting, Distance, KernelSeen, Nanos, NodeOsId, Outcome, ProcessSeen,
+    Standing, Step, TaskId, Why, WorkingSets,
 };
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,9 @@ pub struct View {
     pub settings: Option<Settings>,
     /// By [`quartier_model::NodeId`].
     pub nodes: Vec<NodeView>,
+    /// What the kernel counts of the whole machine, over about a second.
+    #[serde(default)]
+    pub kernel: Option<KernelSeen>,
     /// From each node to each.
     pub distances: Vec<Vec<Distance>>,
     /// CPUs' worth that run on one node and have their memory on another.
@@ -78,6 +81,9 @@ pub struct NodeView {
     pub free: Option<Bytes>,
     /// The part of the time that its CPUs were busy, with whatever: 0 to 1 (U).
     pub busy: Option<f64>,
+    /// What was allocated there over about a second.
+    #[serde(default)]
+    pub allocated: Option<Allocated>,
     /// What runs there.
     #[serde(flatten)]
     pub seen: NodeOverview,

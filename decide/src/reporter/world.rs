@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use quartier_model::{
-    BLOCK, BlockSeen, Bytes, CpuId, CpuList, Machine, Nanos, NodeId, NodeSeen, Outcome, Pages,
-    PerNode, Plan, ProcessSeen, Snapshot, Standing, Step, SyntheticSpec, TaskId, ThreadSeen,
+    BLOCK, BlockSeen, Bytes, CpuId, CpuList, KernelSeen, Machine, Nanos, NodeId, NodeSeen, Outcome,
+    Pages, PerNode, Plan, ProcessSeen, Snapshot, Standing, Step, SyntheticSpec, TaskId, ThreadSeen,
     Touches, Unseen, Users,
 };
 
@@ -62,6 +62,8 @@ pub struct World {
     pub machine: Machine,
     pub processes: Vec<Process>,
     pub free_mib: u64,
+    /// Percent of the time.
+    pub waits_for_memory: Option<u64>,
     pub at: Nanos,
     pub moved: Bytes,
 }
@@ -116,7 +118,14 @@ pub fn thread_id(at: usize, thread: usize) -> TaskId {
 impl World {
     pub fn new(nodes: usize, cpus_per_node: u32, processes: Vec<Process>) -> Self {
         let machine = SyntheticSpec::uniform(nodes, cpus_per_node).machine().unwrap();
-        Self { machine, processes, free_mib: 8192, at: Nanos(0), moved: Bytes(0) }
+        Self {
+            machine,
+            processes,
+            free_mib: 8192,
+            waits_for_memory: None,
+            at: Nanos(0),
+            moved: Bytes(0),
+        }
     }
 
     pub fn reporter(&self) -> Reporter {
@@ -137,6 +146,11 @@ impl World {
             cpus: self.machine.cpus().iter().map(|cpu| cpu.os_id.0).collect(),
             cpus_busy,
             nodes: vec![node; self.machine.nodes().len()],
+            kernel: self.waits_for_memory.map(|percent| KernelSeen {
+                over: Nanos(SECOND),
+                waited_for_memory: Some(Nanos(percent * SECOND / 100)),
+                ..KernelSeen::default()
+            }),
             processes: (0..self.processes.len()).map(|at| self.seen(at)).collect(),
         }
     }

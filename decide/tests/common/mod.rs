@@ -112,6 +112,7 @@ prop_compose! {
             }).collect()
         }).collect();
         let cpus = cpus.into_iter().enumerate().map(|(at, (online, node, llc, core))| Cpu {
+            capacity: None,
             os_id: CpuOsId(at as u32 * 2),
             online: online || at == 0,
             node: node.map(|node| NodeId((node % nr_nodes) as u32)),

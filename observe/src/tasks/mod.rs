@@ -5,6 +5,7 @@
 //! CPU time that no known thread explains. Lists of mappings are read, pages asked for, and touches looked at, only as
 //! far as a small part of the time goes.
 
+mod around;
 mod budget;
 mod counting;
 mod files;
@@ -23,12 +24,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use quartier_model::{
-    Bytes, Counting, CpuList, Machine, Nanos, NodeId, NodeOsId, NodeSeen, Refusal, Snapshot, Task,
-    TaskId, Unseen,
+    Bytes, Counting, CpuList, Machine, Nanos, NodeId, NodeOsId, Refusal, Snapshot, Task, TaskId,
+    Unseen,
 };
 
 use crate::events::{Events, LiveEvents, NoEvents};
-use crate::{CpuTimes, Host, Result, own_cpu_time, parse};
+use crate::{Host, Result, own_cpu_time};
+use around::Around;
 use budget::Budgets;
 use counting::Counter;
 use files::Files;
@@ -142,23 +144,6 @@ struct Census {
     forks: Option<u64>,
     /// The kernel's threads.
     of_kernel: BTreeSet<u32>,
-}
-
-/// What CPUs and nodes did.
-#[derive(Debug, Default)]
-struct Around {
-    next: Nanos,
-    /// Tasks that have been made since the machine was started.
-    forks: Option<u64>,
-    online: CpuList,
-    placeable: CpuList,
-    times: BTreeMap<quartier_model::CpuOsId, CpuTimes>,
-    /// How many ticks each CPU was busy of how many.
-    cpus_busy: Vec<Option<(u64, u64)>>,
-    nodes: Vec<NodeSeen>,
-    /// Since the machine was started.
-    uptime: Option<Nanos>,
-    asked: Nanos,
 }
 
 impl Monitor {
@@ -398,53 +383,8 @@ impl Monitor {
             cpus: self.around.placeable.clone(),
             cpus_busy: self.around.cpus_busy.iter().map(|cpu| cpu.map(busy)).collect(),
             nodes: self.around.nodes.clone(),
+            kernel: self.around.kernel,
             processes: self.processes.values().filter_map(seen).collect(),
         }
-    }
-}
-
-impl Around {
-    fn look(&mut self, host: &Host, machine: &Machine, at: Nanos) -> Result<()> {
-        (self.asked, self.next) = (at, at + LOOK_AROUND);
-        self.online = host.online_cpus()?;
-        let isolated = host.isolated_cpus()?;
-        self.placeable = self.online.iter().filter(|cpu| !isolated.contains(*cpu)).collect();
-        let (times, forks) = host.cpu_times_and_forks()?;
-        self.forks = forks;
-        let before = std::mem::replace(&mut self.times, times);
-        let busy = |cpu: &quartier_model::Cpu| {
-            let (before, now) = (before.get(&cpu.os_id)?, self.times.get(&cpu.os_id)?);
-            let ticks = now.busy_ticks.saturating_sub(before.busy_ticks);
-            let total = now.total_ticks.saturating_sub(before.total_ticks);
-            self.online.contains(cpu.os_id.0).then_some((ticks.min(total), total))
-        };
-        self.cpus_busy = machine.cpus().iter().map(busy).collect();
-        let blocks = host.free_blocks()?;
-        let node = |node: &quartier_model::Node| {
-            let (free, reclaimable) = host.room_of(node.os_id)?;
-            let free_blocks = blocks.get(&node.os_id).cloned().unwrap_or_default();
-            Ok(NodeSeen { free, reclaimable, free_blocks })
-        };
-        self.nodes = machine.nodes().iter().map(node).collect::<Result<_>>()?;
-        self.uptime = host.uptime()?;
-        Ok(())
-    }
-}
-
-impl Host {
-    /// How long ago the machine was started; `None` without `proc/uptime`.
-    fn uptime(&self) -> Result<Option<Nanos>> {
-        self.parse("proc/uptime", "seconds", |text| {
-            let (seconds, hundredths) = text.split_whitespace().next()?.split_once('.')?;
-            let seconds: u64 = seconds.parse().ok()?;
-            let hundredths: u64 = hundredths.parse().ok().filter(|hundredths| *hundredths < 100)?;
-            Some(Nanos(seconds.checked_mul(SECOND)?.checked_add(hundredths * NANOS_PER_TICK)?))
-        })
-    }
-
-    fn online_cpus(&self) -> Result<CpuList> {
-        const PATH: &str = "sys/devices/system/cpu/online";
-        let list = self.parse(PATH, "a list of CPUs", parse::list)?;
-        list.ok_or_else(|| self.missing(PATH, "is /sys mounted there?"))
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use quartier_decide::reporter::view::{Counts, NodeView, ProcessView, View};
-use quartier_model::{Bytes, Standing};
+use quartier_model::{Allocated, Bytes, Standing};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -61,6 +61,7 @@ pub fn text(view: &View) -> String {
     text.counter("quartierd_moved_bytes", "bytes", "Memory that was moved.", moved.0);
     text.counter("quartierd_stayed_bytes", "bytes", "Memory that could not be moved.", stayed.0);
     nodes(&mut text, view);
+    kernel(&mut text, view);
     processes(&mut text, view);
     text.0 += "# EOF\n";
     text.0
@@ -122,6 +123,37 @@ fn nodes(text: &mut Text, view: &View) {
     }
 }
 
+/// What the kernel counts, in parts of a whole: its own counters are for others to tell.
+fn kernel(text: &mut Text, view: &View) {
+    let help = "The part of what was allocated there that its own CPUs did.";
+    text.by_node("quartierd_node_allocated_local_ratio", "ratio", help, &view.nodes, |node| {
+        let Allocated { local_pages, other_pages, .. } = node.allocated?;
+        let all = local_pages + other_pages;
+        (all > 0).then(|| local_pages as f64 / all as f64)
+    });
+    let seen = view.kernel.unwrap_or_default();
+    let name = "quartierd_stalled_ratio";
+    let help = "The part of the time that some task waited for lack of it (PSI).";
+    text.family(name, "gauge", "ratio", help);
+    let waited = [
+        ("cpu", seen.waited_for_cpu),
+        ("memory", seen.waited_for_memory),
+        ("io", seen.waited_for_io),
+    ];
+    for (resource, waited) in waited {
+        if let Some(waited) = waited.filter(|_| seen.over.0 > 0) {
+            let part = waited.0 as f64 / seen.over.0 as f64;
+            let _ = writeln!(text.0, "{name}{{resource=\"{resource}\"}} {part}");
+        }
+    }
+    let name = "quartierd_hint_faults_local_ratio";
+    let help = "The part of NUMA balancing's hint faults that found their page local.";
+    text.family(name, "gauge", "ratio", help);
+    if let (Some(local), Some(all @ 1..)) = (seen.hint_faults_local, seen.hint_faults) {
+        let _ = writeln!(text.0, "{name} {}", local as f64 / all as f64);
+    }
+}
+
 /// Sums only: names of processes would be without number.
 fn processes(text: &mut Text, view: &View) {
     text.family(
@@ -156,7 +188,7 @@ fn processes(text: &mut Text, view: &View) {
 mod tests {
     use super::*;
     use quartier_decide::reporter::NodeOverview;
-    use quartier_model::{Nanos, NodeOsId};
+    use quartier_model::{KernelSeen, Nanos, NodeOsId};
 
     #[test]
     fn every_sample_has_a_family_with_help_and_what_is_unknown_is_absent() {
@@ -166,6 +198,7 @@ mod tests {
             memory: None,
             free: Some(Bytes(4096)),
             busy: None,
+            allocated: Some(Allocated { local_pages: 1, other_pages: 3, missed_pages: 0 }),
             seen: NodeOverview::default(),
         };
         let view = View {
@@ -179,6 +212,11 @@ mod tests {
             working_sets: Default::default(),
             settings: None,
             nodes: vec![node],
+            kernel: Some(KernelSeen {
+                over: Nanos(4),
+                waited_for_io: Some(Nanos(1)),
+                ..KernelSeen::default()
+            }),
             distances: Vec::new(),
             flows_cpus: vec![vec![0.0]],
             processes: Vec::new(),
@@ -187,7 +225,15 @@ mod tests {
         };
         let text = text(&view);
         assert!(text.ends_with("\n# EOF\n") && text.contains("_free_bytes{node=\"3\"} 4096\n"));
-        let unknown = ["memory_bytes{", "busy_ratio{", "quartierd_local_ratio "];
+        assert!(text.contains("_allocated_local_ratio{node=\"3\"} 0.25\n"));
+        assert!(text.contains("_stalled_ratio{resource=\"io\"} 0.25\n"));
+        let unknown = [
+            "resource=\"cpu\"",
+            "hint_faults_local_ratio ",
+            "memory_bytes{",
+            "busy_ratio{",
+            "quartierd_local_ratio ",
+        ];
         assert!(unknown.iter().all(|sample| {
             !text.lines().any(|line| line.contains(sample) && !line.starts_with('#'))
         }));
