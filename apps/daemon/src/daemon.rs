@@ -225,7 +225,7 @@ impl Daemon {
     fn write(&mut self, line: &Line) -> anyhow::Result<()> {
         if let Some(log) = &mut self.log {
             log.write(line)?;
-            if log.is_full() && !matches!(line, Line::Decided { .. }) {
+            if log.is_full(line) {
                 self.begin_log_anew()?;
             }
         }

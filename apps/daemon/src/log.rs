@@ -33,9 +33,11 @@ impl Log {
         Ok(log)
     }
 
-    /// Whether it is time to begin anew.
-    pub fn is_full(&self) -> bool {
-        self.len >= BYTES_MAX
+    /// Whether it is time to begin anew, this being its last line. What comes of a plan's steps is in the same file, most
+    /// often.
+    pub fn is_full(&self, last: &Line) -> bool {
+        let is_awaited = matches!(last, Line::Decided { plan, .. } if !plan.steps.is_empty());
+        self.len >= BYTES_MAX && !is_awaited
     }
 
     pub fn path(&self) -> &Path {
@@ -58,4 +60,33 @@ fn before(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quartier_model::{Kind, Nanos, Pages, Plan, Snapshot, Step, TaskId};
+
+    fn decided(nr_steps: usize) -> Line {
+        let step = Step {
+            process: TaskId { id: 1, start_ticks: 1 },
+            kind: Kind::Gather,
+            threads: Vec::new(),
+            others: None,
+            pages: Pages::Stay,
+            gain: 0.0,
+            cost: Nanos(0),
+        };
+        let plan = Plan { steps: vec![step; nr_steps], ..Plan::default() };
+        Line::Decided { snapshot: Snapshot::default(), plan }
+    }
+
+    #[test]
+    fn it_does_not_grow_for_ever_also_if_nothing_is_to_be_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = Log::begin(&folder.path().join("log"), &decided(0)).unwrap();
+        assert!(!log.is_full(&decided(0)));
+        log.len = BYTES_MAX;
+        assert!(log.is_full(&decided(0)) && !log.is_full(&decided(1)));
+    }
 }
