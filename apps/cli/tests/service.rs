@@ -62,22 +62,22 @@ const CHECK: &str = r#"
     }
     of() { systemctl show quartierd --value -p $1; }
     systemctl start quartierd || echo "not started: $(systemctl status quartierd)"
-    pid=$(of MainPID)
+    daemon=$(of MainPID)
     echo "state $(of ActiveState)"
-    echo "uid $(grep ^Uid /proc/$pid/status | cut -f 2)"
-    for set in CapEff CapBnd CapAmb; do echo "caps $(grep ^$set /proc/$pid/status | cut -f 2)"; done
+    echo "uid $(grep ^Uid /proc/$daemon/status | cut -f 2)"
+    for set in CapEff CapBnd CapAmb; do echo "caps $(grep ^$set /proc/$daemon/status | cut -f 2)"; done
     settle
     show moved
     systemctl reload quartierd || echo "not reloaded"
     sleep 1
-    echo "same $([ $pid = $(of MainPID) ] && echo yes)"
-    kill -9 $pid
+    echo "same $([ $daemon = $(of MainPID) ] && echo yes)"
+    kill -9 $daemon
     # It is started again after five seconds; until then nothing is held.
     for look in $(seq 40); do sleep 0.1; [ "$(of ActiveState)" = activating ] && break; done
     show killed
-    echo "restarts $(of NRestarts)"
     settle
     show again
+    echo "restarts $(of NRestarts)"
     systemctl stop quartierd || echo "not stopped"
     echo "result $(of Result) $(of ActiveState)"
     show stopped
@@ -108,7 +108,7 @@ fn check(kernel: &str) {
         return;
     };
     println!("kernel {kernel}: {said}\n{text}");
-    let lines = |word| common::lines(&text, word);
+    let lines = |word: &str| common::lines(&text, word);
     let far = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
     let percent = |line: &str| far(line)["local_percent"].as_u64().unwrap();
     assert_eq!(lines("state"), ["active"]);
