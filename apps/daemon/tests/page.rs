@@ -99,6 +99,9 @@ fn a_browser_shows_nodes_processes_and_why_one_is_where_it_is() {
     let Some(page) = drawn(folder.path(), &format!("http://{at}/#{id}")) else { return };
     let state = between(&page, "id=\"state\"", "</p>");
     assert!(state.contains("only says what it would do"), "{state}");
+    let kernel = between(&page, "id=\"kernel\">", "<");
+    let has_psi = std::fs::read("/proc/pressure/cpu").is_ok();
+    assert_eq!(kernel.contains("some task waited for a CPU "), has_psi, "{kernel}");
     // Every table has rows, the process among them, and it is the one that is explained.
     for table in ["nodes", "flows", "processes"] {
         let rows = between(&page, &format!("id=\"{table}\""), "</table>").matches("<tr").count();

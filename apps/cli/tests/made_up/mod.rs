@@ -6,8 +6,8 @@ use quartier_decide::reporter::told::Told;
 use quartier_decide::reporter::view::{Explanation, View};
 use quartier_decide::reporter::{Reporter, Settings, State};
 use quartier_model::{
-    Bytes, CpuId, Machine, Nanos, NodeId, NodeSeen, Outcome, PerNode, Plan, ProcessSeen, Refusal,
-    Snapshot, Standing, SyntheticSpec, TaskId, ThreadSeen, Trigger,
+    Bytes, CpuId, KernelSeen, Machine, Nanos, NodeId, NodeSeen, Outcome, PerNode, Plan,
+    ProcessSeen, Refusal, Snapshot, Standing, SyntheticSpec, TaskId, ThreadSeen, Trigger,
 };
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -75,6 +75,13 @@ pub fn snapshot(machine: &Machine, processes: Vec<ProcessSeen>) -> Snapshot {
         cpus: machine.cpus().iter().map(|cpu| cpu.os_id.0).collect(),
         cpus_busy: vec![Some(Nanos(SECOND / 4)), Some(Nanos(SECOND / 2)), None],
         nodes,
+        kernel: Some(KernelSeen {
+            over: Nanos(SECOND),
+            waited_for_cpu: Some(Nanos(SECOND / 8)),
+            hint_faults: Some(340),
+            hint_faults_local: Some(170),
+            ..KernelSeen::default()
+        }),
         processes,
     }
 }
