@@ -17,6 +17,7 @@
 //! time, which is not longer than it has lived so far.
 
 mod arrange;
+mod calm;
 mod judge;
 pub mod log;
 mod overview;
@@ -41,6 +42,7 @@ use quartier_model::{Machine, Nanos, Outcome, Plan, Snapshot, TaskId, Trigger};
 use serde::{Deserialize, Serialize};
 
 use crate::dqdt::Tree;
+use calm::Calm;
 use judge::Trial;
 pub use overview::{NodeOverview, Overview, Placed};
 use plan::Sight;
@@ -104,6 +106,8 @@ struct Known {
     /// It was left for a reason that may have passed then.
     #[serde(default)]
     again: Option<Nanos>,
+    /// It behaved otherwise, and was left: it may do that now and then, and is not looked at each time.
+    calm: Calm,
     trial: Option<Trial>,
 }
 
@@ -113,10 +117,8 @@ struct Known {
 pub struct State {
     #[serde(with = "pairs")]
     processes: BTreeMap<TaskId, Known>,
-    /// Where nothing could be done before, it is not tried again until then,
-    quiet_until: Nanos,
-    /// and not for so long the next time.
-    quiet: Nanos,
+    /// Nothing could be done about the whole machine.
+    calm: Calm,
 }
 
 impl State {
@@ -194,7 +196,7 @@ impl Reporter {
         state.remember_those_of(snapshot, settings);
         let sight = Sight::new(machine, tree, power, settings, snapshot);
         let plan = sight.plan(triggers, state);
-        state.grow_quiet(snapshot.at, plan.steps.is_empty());
+        state.calm.looked(snapshot.at, plan.steps.is_empty());
         plan
     }
 
@@ -215,6 +217,7 @@ impl State {
             rest: settings.rest,
             failed_until: Nanos(0),
             again: None,
+            calm: Calm::default(),
             trial: None,
         };
         for process in &snapshot.processes {
@@ -222,18 +225,6 @@ impl State {
             known.seen_at = snapshot.at;
         }
         self.processes.retain(|_, known| snapshot.at - known.seen_at < FORGOTTEN_AFTER);
-    }
-
-    /// Whatever could not be mended is not looked at all the time.
-    fn grow_quiet(&mut self, at: Nanos, is_fruitless: bool) {
-        const FIRST: Nanos = Nanos(1_000_000_000);
-        const MOST: Nanos = Nanos(30_000_000_000);
-        self.quiet = match (is_fruitless, self.quiet) {
-            (false, _) => Nanos(0),
-            (true, Nanos(0)) => FIRST,
-            (true, quiet) => (quiet + quiet).min(MOST),
-        };
-        self.quiet_until = at + self.quiet;
     }
 }
 

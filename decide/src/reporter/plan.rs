@@ -152,7 +152,11 @@ impl<'a> Sight<'a> {
     /// Writes down what becomes of a process.
     fn note(&self, process: &Terms<'_>, fate: Fate, state: &mut State, plan: &mut Plan) {
         let Some(known) = state.processes.get_mut(&process.id()) else { return };
-        known.signature = Some(Signature::of(self.machine, process));
+        let signature = Signature::of(self.machine, process);
+        let before = known.signature.replace(signature.clone());
+        if before.is_some_and(|before| signature.is_other_than(&before)) {
+            known.calm.looked(self.snapshot.at, !matches!(fate, Fate::Moved(_)));
+        }
         let crowded = judge::contention(process, &self.pressure);
         let mut factors = process.factors(self.machine, crowded);
         known.again = match &fate {

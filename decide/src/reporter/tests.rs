@@ -57,6 +57,23 @@ fn eight_on_one_node_are_spread_and_as_few_pages_move_as_can_be() {
 }
 
 #[test]
+fn who_behaves_otherwise_all_the_time_is_not_looked_at_each_time() {
+    let mut world = World::new(4, 2, vec![process(&[(0, 256)], &[0, 1])]);
+    let mut reporter = world.reporter();
+    let mut looks = 0;
+    for second in 0..600 {
+        world.processes[0].threads[1].ran_percent = if second % 2 == 0 { 100 } else { 0 };
+        let plan = world.step(&mut reporter);
+        looks += u32::from(!plan.triggers.is_empty());
+        assert_eq!(plan.steps, []);
+    }
+    assert!((10..40).contains(&looks), "{looks}");
+    // When there is something to do, that is done all the same.
+    world.processes[0].mib_on = [(3, 256)].into();
+    assert_eq!(world.steps(&mut reporter, 30).len(), 1);
+}
+
+#[test]
 fn who_runs_now_and_then_takes_no_place_from_who_always_does() {
     let sometimes = |percent| {
         let mut sometimes = process(&[(0, 1)], &[0]);

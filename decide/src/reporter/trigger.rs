@@ -42,8 +42,16 @@ impl Signature {
         }
     }
 
+    /// Whether something is known now that was not.
+    fn knows_more_than(&self, before: &Self) -> bool {
+        // What is seen of its touches comes and goes.
+        let more_blocks = self.nr_blocks > before.nr_blocks + before.nr_blocks / 2 + 8;
+        self.remoteness.is_some() && before.remoteness.is_none()
+            || self.users_known && (!before.users_known || more_blocks)
+    }
+
     /// Whether it differs enough to think again.
-    fn is_other_than(&self, before: &Self) -> bool {
+    pub fn is_other_than(&self, before: &Self) -> bool {
         let differs = |a: f64, b: f64, least: f64| (a - b).abs() > least;
         let grown = |a: u64, b: u64| differs(a as f64, b as f64, 4.0 + 0.25 * b as f64);
         let farther = match (self.remoteness, before.remoteness) {
@@ -52,12 +60,8 @@ impl Signature {
         };
         let active = (u64::from(self.nr_active), u64::from(before.nr_active));
         let more = active.0.abs_diff(active.1) > active.1 / 4;
-        // What is seen of its touches comes and goes; what counts is that more is known than before.
-        let more_known = self.users_known
-            && (!before.users_known
-                || self.nr_blocks > before.nr_blocks + before.nr_blocks / 2 + 8);
         self.home != before.home
-            || more_known
+            || self.knows_more_than(before)
             || farther
             || more
             || grown(self.resident_mib, before.resident_mib)
@@ -67,7 +71,7 @@ impl Signature {
 /// All that hold.
 pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
     let Sight { machine, snapshot, all, .. } = sight;
-    let is_quiet = snapshot.at < state.quiet_until;
+    let is_calm = state.calm.holds(snapshot.at);
     let is_due = |process: &Terms<'_>| {
         state
             .processes
@@ -91,10 +95,10 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
             && again.is_some_and(|again| again <= snapshot.at)
     };
     let holds = [
-        (Trigger::Unbalanced, !is_quiet && is_unbalanced(machine, snapshot, all)),
-        (Trigger::Changed, all.iter().any(|process| has_changed(machine, process, state))),
-        (Trigger::PowerfulIdle, !is_quiet && all.iter().any(powerful_idle)),
-        (Trigger::Contention, !is_quiet && sight.pressure.excess_max() > EXCESS_MIN),
+        (Trigger::Unbalanced, !is_calm && is_unbalanced(machine, snapshot, all)),
+        (Trigger::Changed, all.iter().any(|process| has_changed(sight, process, state))),
+        (Trigger::PowerfulIdle, !is_calm && all.iter().any(powerful_idle)),
+        (Trigger::Contention, !is_calm && sight.pressure.excess_max() > EXCESS_MIN),
         (Trigger::Pinned, all.iter().any(is_pinned_elsewhere)),
         (Trigger::Passed, all.iter().any(has_passed)),
         (Trigger::Due, !state.is_under_way() && all.iter().any(is_due)),
@@ -119,13 +123,16 @@ fn is_unbalanced(machine: &Machine, snapshot: &Snapshot, all: &[Terms<'_>]) -> b
     waits.any(|thread| thread.at.iter().any(|(node, _)| idle_elsewhere(*node)))
 }
 
-fn has_changed(machine: &Machine, process: &Terms<'_>, state: &State) -> bool {
+fn has_changed(sight: &Sight<'_>, process: &Terms<'_>, state: &State) -> bool {
     if !is_placeable(process) || process.to_place().next().is_none() {
         return false;
     }
     let known = state.processes.get(&process.id());
-    let before = known.and_then(|known| known.signature.as_ref());
-    before.is_none_or(|before| Signature::of(machine, process).is_other_than(before))
+    let before = known.and_then(|known| Some((known.signature.as_ref()?, known.calm)));
+    before.is_none_or(|(before, calm)| {
+        let now = Signature::of(sight.machine, process);
+        now.knows_more_than(before) || !calm.holds(sight.snapshot.at) && now.is_other_than(before)
+    })
 }
 
 fn is_pinned_elsewhere(process: &Terms<'_>) -> bool {
