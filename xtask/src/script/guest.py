@@ -15,13 +15,20 @@ def read(path):
 
 
 def children(pid):
-    """A process with all that descend from it."""
-    below = read(f"/proc/{pid}/task/{pid}/children").split()
+    """A process with all that descend from it, as far as they are still there."""
+    try:
+        below = read(f"/proc/{pid}/task/{pid}/children").split()
+    except OSError:
+        return []
     return [pid] + [each for child in below for each in children(int(child))]
 
 
 def threads(pid):
-    return [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+    """Those of a process that is still there."""
+    try:
+        return [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
 
 
 def pages_on(pid, nodes, is_counted=lambda line: "file=" not in line):

@@ -193,13 +193,24 @@ MaxRequestWorkers 8
         self.process.send_signal(signal.SIGTERM)
 
 
-def each_thread(pid):
-    """Its threads that are still there, with their stat."""
-    for tid in threads(pid):
+def still_there(ask, tasks):
+    """What is to be known of tasks, of those that have not ended meanwhile."""
+    answers = []
+    for task in tasks:
         try:
-            yield tid, stat(pid, tid)
+            answers.append(ask(task))
         except OSError:
             pass
+    return answers
+
+
+def all_threads(server):
+    return [tid for pid in children(server.process.pid) for tid in threads(pid)]
+
+
+def each_thread(pid):
+    """Its threads that are still there, with their stat."""
+    return still_there(lambda tid: (tid, stat(pid, tid)), threads(pid))
 
 
 def look(server, since, before):
@@ -225,19 +236,17 @@ def look(server, since, before):
 def shared(server):
     """Bytes per node that its processes share, of the one that has most."""
     is_shared = re.compile(r"file=(/dev/zero|/SYSV|/memfd|/dev/shm)").search
-    return max((pages_on(pid, NODES, is_shared) for pid in children(server.process.pid)), key=sum)
+    each = still_there(lambda pid: pages_on(pid, NODES, is_shared), children(server.process.pid))
+    return max(each, key=sum)
 
 
 def left_behind(server):
     """Threads that are still held."""
-    tids = [tid for pid in children(server.process.pid) for tid in threads(pid)]
-    return sum(os.sched_getaffinity(tid) != ANYWHERE for tid in tids)
+    return sum(cpus != ANYWHERE for cpus in still_there(os.sched_getaffinity, all_threads(server)))
 
 
 def run_on(server, cpus):
-    for pid in children(server.process.pid):
-        for tid in threads(pid):
-            os.sched_setaffinity(tid, cpus)
+    still_there(lambda tid: os.sched_setaffinity(tid, cpus), all_threads(server))
 
 
 os.environ["PATH"] = f"{FOLDER}/usr/bin:{FOLDER}/usr/sbin:{os.environ['PATH']}"
