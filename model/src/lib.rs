@@ -5,6 +5,7 @@
 
 mod counting;
 mod cpulist;
+mod cpuset;
 mod distances;
 mod ids;
 mod kernel;
@@ -18,6 +19,7 @@ mod working_sets;
 
 pub use counting::Counting;
 pub use cpulist::{CpuList, CpuListError};
+pub use cpuset::{ByCpuset, NoCpuset};
 pub use ids::{CpuId, CpuOsId, LlcId, NodeId, NodeOsId, PackageId, PackageOsId};
 pub use kernel::{Allocated, KernelSeen};
 pub use machine::{

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Nanos, NodeId, Standing, TaskId, Unseen};
+use crate::{ByCpuset, Bytes, Nanos, NodeId, Standing, TaskId, Unseen};
 
 /// What made the Reporter look (UNAS, algorithm 2, line 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -237,6 +237,9 @@ pub struct Outcome {
     pub stayed: Bytes,
     /// Why not all was done; `None` if it was.
     pub refusal: Option<Refusal>,
+    /// Whether it is held by the cpuset of its control group; `None`: nobody asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_cpuset: Option<ByCpuset>,
 }
 
 impl Outcome {

@@ -56,6 +56,10 @@ impl Kernel for Fake {
         self.held.get(&task.thread.id).copied()
     }
 
+    fn is_narrowed(&self, _cgroup: &str) -> bool {
+        false
+    }
+
     fn owns(&self, task: &Task, _affinity: &CpuList, _whole: &CpuList) -> bool {
         self.held.contains_key(&task.thread.id)
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use quartier_act::scheduler::{HoldError, Scheduler, Undone};
-use quartier_model::{Outcome, Refusal, TaskId};
+use quartier_model::{NoCpuset, Outcome, Refusal, TaskId};
 use quartier_observe::Host;
 use quartier_observe::damon::stop_left_behind;
 use quartier_observe::tasks::movable_of;
@@ -23,8 +23,8 @@ Examples:
   quartier undo --json | jq '.outcomes[].moved'
 
 A quartierd that runs takes everything back itself when it is stopped. Threads get the affinity again that
-they had, unless somebody has set another since; each page that was moved goes back to the node where it was
-first, and no other page.
+they had, and control groups the CPUs, unless somebody has set others since; each page that was moved goes
+back to the node where it was first, and no other page.
 
 Exit status: 0 if everything was taken back; 1 if not all was; 2 if there is no usable journal.";
 
@@ -46,6 +46,8 @@ pub struct Args {
 struct Report {
     threads_let_go: usize,
     threads_refused: Vec<Refused>,
+    groups_widened: usize,
+    groups_refused: Vec<GroupRefused>,
     outcomes: Vec<Outcome>,
 }
 
@@ -54,6 +56,13 @@ struct Report {
 struct Refused {
     thread: TaskId,
     why: &'static str,
+}
+
+/// A control group whose cpuset is still as we narrowed it.
+#[derive(Debug, Serialize)]
+struct GroupRefused {
+    group: String,
+    why: NoCpuset,
 }
 
 impl Args {
@@ -71,8 +80,9 @@ impl Args {
         } else {
             print(&report.text())?;
         }
-        let is_all =
-            report.threads_refused.is_empty() && report.outcomes.iter().all(Outcome::is_settled);
+        let is_all = report.threads_refused.is_empty()
+            && report.groups_refused.is_empty()
+            && report.outcomes.iter().all(Outcome::is_settled);
         Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(STATUS_NOT_ALL) })
     }
 }
@@ -99,6 +109,12 @@ impl Report {
         Self {
             threads_let_go: undone.threads - threads_refused.len(),
             threads_refused,
+            groups_widened: undone.groups - undone.groups_refused.len(),
+            groups_refused: undone
+                .groups_refused
+                .iter()
+                .map(|(group, why)| GroupRefused { group: group.clone(), why: *why })
+                .collect(),
             outcomes: undone.outcomes.clone(),
         }
     }
@@ -107,6 +123,12 @@ impl Report {
         let mut text = format!("{} threads let go\n", self.threads_let_go);
         for Refused { thread, why } in &self.threads_refused {
             text += &format!("thread {thread} is not: {why}\n");
+        }
+        if self.groups_widened > 0 {
+            text += &format!("{} control groups have their CPUs back\n", self.groups_widened);
+        }
+        for GroupRefused { group, why } in &self.groups_refused {
+            text += &format!("the cpuset of {group} stays narrow: {why}\n");
         }
         for outcome in &self.outcomes {
             if outcome.refusal == Some(Refusal::Ended) {

@@ -354,13 +354,13 @@ mod tests {
 
     #[test]
     fn the_example_shows_every_way_to_name_tasks() {
-        let Rules { only, never, pin } = Config::parse(&example()).unwrap().tasks;
+        let Rules { only, never, pin, cpuset } = Config::parse(&example()).unwrap().tasks;
         let all: Vec<_> = only.iter().chain(&never).chain(pin.iter().map(|pin| &pin.who)).collect();
         let shows = |is_so: fn(&Who) -> bool| all.iter().any(|who| is_so(who));
         let Who { name: _, uid: _, cgroup: _, environment: _ } = Who::default();
         assert!(shows(|who| who.name.is_some()) && shows(|who| who.uid.is_some()));
         assert!(shows(|who| who.cgroup.is_some()) && shows(|who| who.environment.is_some()));
-        assert!(!only.is_empty() && !never.is_empty() && !pin.is_empty());
+        assert!(!only.is_empty() && !never.is_empty() && !pin.is_empty() && !cpuset.is_empty());
     }
 
     #[test]

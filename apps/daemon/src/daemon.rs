@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use quartier_act::scheduler::{Order, Scheduler, nothing_done};
+use quartier_act::scheduler::{Group, Order, Scheduler, nothing_done};
 use quartier_decide::reporter::log::{LOG_FORMAT, Line};
 use quartier_decide::reporter::told::Told;
 use quartier_decide::reporter::{Reporter, State};
@@ -184,13 +184,19 @@ impl Daemon {
                 threads.any(|thread| seen.standing_of(thread) != Standing::Free)
             })
         };
+        let known = tasks.len();
         let tasks: Vec<_> = tasks.into_iter().filter(|task| !is_left(task)).collect();
         let whole = self.monitor.whole_of(step.process).clone();
         let pages = match &step.pages {
             Pages::Stay => Ok(Vec::new()),
             _ => self.monitor.movable(step.process, self.config.resident_max()),
         };
-        let order = Order { step, tasks: &tasks, whole: &whole, pages };
+        let group = self.monitor.group_of(step.process).map(|(path, may_narrow)| Group {
+            path,
+            may_narrow,
+            may_hold_all: tasks.len() == known,
+        });
+        let order = Order { step, tasks: &tasks, whole: &whole, group, pages };
         scheduler.borrow_mut().begin(at, order)?;
         Ok(())
     }
@@ -243,6 +249,13 @@ impl Daemon {
             },
         )?;
         say::sentence(&format!("let {} threads go", undone.threads - undone.refused.len()));
+        if undone.groups > 0 {
+            let widened = undone.groups - undone.groups_refused.len();
+            say::sentence(&format!("gave {widened} control groups their CPUs back"));
+        }
+        for (group, why) in &undone.groups_refused {
+            say::sentence(&format!("the cpuset of {group} stays narrow: {why}"));
+        }
         undone.outcomes.iter().for_each(say_outcome);
         Ok(())
     }
@@ -296,9 +309,10 @@ impl std::fmt::Display for PagesLine<'_> {
 
 fn say_outcome(outcome: &Outcome) {
     say::line(&format!(
-        "outcome {}: {} threads held, {} left, {} moved, {} stayed{}",
+        "outcome {}: {} threads held{}, {} left, {} moved, {} stayed{}",
         outcome.process,
         outcome.threads_held,
+        outcome.by_cpuset.as_ref().map_or(String::new(), |by| format!(" {by}")),
         outcome.threads_left,
         outcome.moved,
         outcome.stayed,

@@ -40,7 +40,7 @@ impl Kernel for Live<'_> {
     }
 
     fn held_on(&self, task: &Task) -> Option<NodeId> {
-        self.scheduler?.borrow().holds().get(task).map(|held| held.node)
+        self.scheduler?.borrow().held_on(task)
     }
 
     fn owns(&self, task: &Task, affinity: &CpuList, whole: &CpuList) -> bool {
@@ -52,6 +52,10 @@ impl Kernel for Live<'_> {
                 false
             }
         }
+    }
+
+    fn is_narrowed(&self, cgroup: &str) -> bool {
+        self.scheduler.is_some_and(|scheduler| scheduler.borrow().is_narrowed(cgroup))
     }
 }
 

@@ -120,6 +120,7 @@ mod tests {
             moved: Bytes(0),
             stayed: Bytes(0),
             refusal: None,
+            by_cpuset: None,
         });
         let events: Vec<_> = told.events().map(|event| event.at.0).collect();
         assert_eq!((events.len(), events[0], events[511]), (512, 2000 - 511, 2000));

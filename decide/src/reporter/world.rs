@@ -286,6 +286,7 @@ impl World {
             moved,
             stayed: Bytes(0),
             refusal: None,
+            by_cpuset: None,
         }
     }
 

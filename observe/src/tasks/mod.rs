@@ -93,6 +93,9 @@ pub trait Kernel {
     /// Whether an affinity that a thread has is what we set, for it or for whoever made it. `whole` is what its cpuset
     /// leaves to it.
     fn owns(&self, task: &Task, affinity: &CpuList, whole: &CpuList) -> bool;
+
+    /// Whether the cpuset of a control group is what we left to it.
+    fn is_narrowed(&self, cgroup: &str) -> bool;
 }
 
 /// The ranges of a process's memory that may be moved, however much it is.
@@ -214,6 +217,12 @@ impl Monitor {
     #[must_use]
     pub fn whole_of(&self, process: TaskId) -> &CpuList {
         self.find(process).and_then(Process::whole).unwrap_or(&self.around.online)
+    }
+
+    /// The control group of a process, and whether that may hold it by its cpuset; `None`: it is not known.
+    #[must_use]
+    pub fn group_of(&self, process: TaskId) -> Option<(&str, bool)> {
+        self.find(process)?.group()
     }
 
     /// The ranges of its memory that may be moved, if it has no more than `resident_max`.

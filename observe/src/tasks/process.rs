@@ -52,6 +52,9 @@ struct Standings {
     looked: Nanos,
     of_process: Standing,
     pin: Option<NodeOsId>,
+    cgroup: Option<String>,
+    may_narrow: bool,
+    /// Ours, if we narrowed one, not counted.
     cpuset: Cpuset,
     resident: Option<Bytes>,
     /// Of threads for which it is not the same as of the process.
@@ -284,15 +287,24 @@ impl Process {
         };
         let cpuset = cgroup.as_ref().map(|cgroup| Cpuset::of(look.files, cgroup));
         let cpuset = cpuset.unwrap_or_default();
+        let may_narrow = look.rules.may_narrow(asked);
         let of_process = match look.rules.standing(asked) {
             Standing::Free => standing::policy_standing(look.files, &folder),
             left => left,
         };
         let of_threads = self.ask_threads(look, &cpuset, of_process);
+        let pin = look.rules.pin_of(asked);
+        let narrowed = cgroup.as_deref().filter(|cgroup| look.kernel.is_narrowed(cgroup));
+        let cpuset = match narrowed.and_then(|cgroup| cgroup.rsplit_once('/')) {
+            Some((above, _)) => Cpuset { cpus: Cpuset::of(look.files, above).cpus, ..cpuset },
+            None => cpuset,
+        };
         self.standing = Some(Standings {
             looked: look.at,
             of_process,
-            pin: look.rules.pin_of(asked),
+            pin,
+            cgroup,
+            may_narrow,
             cpuset,
             resident: status.resident,
             of_threads,
@@ -341,6 +353,12 @@ impl Process {
     /// The CPUs that its cpuset leaves to it; `None`: all, or it is not known yet.
     pub fn whole(&self) -> Option<&CpuList> {
         self.standing.as_ref()?.cpuset.cpus.as_ref()
+    }
+
+    /// Its control group, and whether that may hold it by its cpuset; `None`: it is not known.
+    pub fn group(&self) -> Option<(&str, bool)> {
+        let standing = self.standing.as_ref()?;
+        Some((standing.cgroup.as_deref()?, standing.may_narrow))
     }
 
     /// The ranges of its memory that may be moved. To know them the kernel walks all of its pages, under a

@@ -37,6 +37,8 @@ pub struct Rules {
     pub never: Vec<Who>,
     /// The first that fits counts.
     pub pin: Vec<Pin>,
+    /// These may be held by the cpuset of their control group, rather than thread by thread.
+    pub cpuset: Vec<Who>,
 }
 
 /// What rules ask about a process.
@@ -53,7 +55,8 @@ impl Rules {
     /// Whether any rule asks for the environment, which not everybody may read.
     pub fn ask_for_environment(&self) -> bool {
         let pins = self.pin.iter().map(|pin| &pin.who);
-        self.only.iter().chain(&self.never).chain(pins).any(|who| who.environment.is_some())
+        let all = self.only.iter().chain(&self.never).chain(&self.cpuset).chain(pins);
+        all.into_iter().any(|who| who.environment.is_some())
     }
 
     /// Whether a process may be placed as far as rules go.
@@ -70,6 +73,11 @@ impl Rules {
     /// Where the administrator wants a process.
     pub fn pin_of(&self, asked: Asked<'_>) -> Option<NodeOsId> {
         self.pin.iter().find(|pin| pin.who.is(asked)).map(|pin| pin.node)
+    }
+
+    /// Whether a process may be held by the cpuset of its control group.
+    pub fn may_narrow(&self, asked: Asked<'_>) -> bool {
+        self.cpuset.iter().any(|who| who.is(asked))
     }
 }
 
@@ -162,6 +170,7 @@ mod tests {
             only: only.iter().map(|who| (*who).clone()).collect(),
             never: never.iter().map(|who| (*who).clone()).collect(),
             pin: vec![Pin { who: everyone.clone(), node: NodeOsId(3) }],
+            ..Rules::default()
         };
         assert_eq!(rules(&[], &[]).standing(POSTGRES), Standing::Free);
         assert_eq!(rules(&[&nobody], &[]).standing(POSTGRES), Standing::NotOptedIn);

@@ -30,13 +30,16 @@ pub struct Held {
     /// later ones remember what was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<Mask>,
+    /// What we had set before, while it is not known which of both is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Mask>,
 }
 
 impl Held {
     /// Whether an affinity is ours. `whole` is what its cpuset leaves to the thread.
     fn is_so(&self, now: &CpuBits, whole: &CpuBits) -> bool {
-        let ours = [Some(&self.set), self.made.as_ref()].into_iter().flatten();
-        ours.map(Mask::bits).any(|ours| is_as_set(&ours, now, whole))
+        let ours = [Some(&self.set), self.made.as_ref(), self.earlier.as_ref()];
+        ours.into_iter().flatten().map(Mask::bits).any(|ours| is_as_set(&ours, now, whole))
     }
 }
 
@@ -138,13 +141,14 @@ impl Holds {
         if set.is_empty() {
             return Err(HoldError::Cpuset);
         }
-        let before = match self.whence(task, &now, whole) {
-            Some(held) => held.before.clone(),
+        let (before, earlier) = match self.whence(task, &now, whole) {
+            Some(held) => (held.before.clone(), Some(Mask::from(&now))),
             // Nobody set anything: what is left to it is everything.
-            None if whole.is_within(&now) => Mask::All,
+            None if whole.is_within(&now) => (Mask::All, None),
             None => return Err(HoldError::SetBySomebody),
         };
-        Ok(Held { process: task.process, node, before, set: Mask::from(&set), made: None })
+        let (process, set) = (task.process, Mask::from(&set));
+        Ok(Held { process, node, before, set, made: None, earlier })
     }
 
     /// Those that have ended, with their processes.
@@ -155,7 +159,8 @@ impl Holds {
     }
 }
 
-/// Holds a thread, after that was written down. Gives the same, with what the kernel made of it.
+/// Holds a thread, after that was written down. Gives what is to be written down then: the same, with what the kernel made
+/// of it.
 ///
 /// # Errors
 /// When it has ended or is not ours to hold; then nothing has changed.
@@ -171,7 +176,8 @@ pub fn hold(thread: TaskId, held: &Held) -> Result<Held, HoldError> {
         return Err(HoldError::Ended);
     }
     let is_narrowed = made != wanted && made.is_within(&wanted);
-    Ok(Held { made: is_narrowed.then(|| Mask::from(&made)), ..held.clone() })
+    let made = is_narrowed.then(|| Mask::from(&made));
+    Ok(Held { made, earlier: None, ..held.clone() })
 }
 
 /// Gives a thread back what it could use before, unless somebody has set something else meanwhile.
@@ -184,8 +190,9 @@ pub fn release(thread: TaskId, held: &Held) -> Result<(), HoldError> {
         return Ok(());
     }
     let now = affinity::get(thread.id).map_err(error)?;
+    let is_earlier = held.earlier.as_ref().is_some_and(|earlier| earlier.bits() == now);
     // A cpuset may have narrowed it since.
-    if !now.is_within(&held.set.bits()) {
+    if !is_earlier && !now.is_within(&held.set.bits()) {
         return Err(HoldError::SetBySomebody);
     }
     affinity::set(thread.id, &held.before.bits()).map_err(error)?;
@@ -219,9 +226,26 @@ mod tests {
 
     fn hold(holds: &mut Holds, task: &Task, whole: &CpuBits) -> Result<Held, HoldError> {
         let held = holds.prepare(task, NodeId(0), &cpus().1, whole)?;
-        super::hold(task.thread, &held)?;
+        let held = super::hold(task.thread, &held)?;
         holds.insert(task.thread, held.clone());
         Ok(held)
+    }
+
+    #[test]
+    fn one_that_was_killed_on_the_way_to_another_node_is_undone() {
+        let (whole, one) = cpus();
+        let other = whole.without(&one);
+        if other.is_empty() {
+            return; // One CPU is one place.
+        }
+        let sleeper = Sleeper::new();
+        let (mut holds, task) = (Holds::default(), sleeper.task());
+        hold(&mut holds, &task, &whole).unwrap();
+        // This was written down, and not done any more.
+        let next = holds.prepare(&task, NodeId(1), &other, &whole).unwrap();
+        assert_eq!(sleeper.affinity(), one);
+        release(task.thread, &next).unwrap();
+        assert_eq!(sleeper.affinity(), whole);
     }
 
     #[test]
@@ -293,6 +317,7 @@ mod tests {
             before: Mask::All,
             set: mask(&[2, 3]),
             made: Some(mask(&[3])),
+            earlier: None,
         };
         let whole = set(&[0, 1, 2, 3]);
         for (now, expected) in

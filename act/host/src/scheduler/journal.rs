@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::blocks::{self, Block, Blocks};
+use super::cpuset::Narrowed;
 use super::holds::{Held, Holds};
 
 /// Another number after each start of the machine.
@@ -42,6 +43,10 @@ pub enum Entry {
     Moved(TaskId, Vec<Block>),
     /// They are where they were, or it has ended.
     Back(TaskId),
+    /// The control group of a process is narrowed to a node.
+    Narrow(TaskId, Narrowed),
+    /// It is not any more.
+    Widen(TaskId),
 }
 
 /// Why there is no journal.
@@ -67,6 +72,8 @@ pub struct Changes {
     pub held: Holds,
     /// By process, and by the index of the block: where its pages were first.
     pub moved: BTreeMap<TaskId, Blocks>,
+    /// By process: its control group, where we narrowed that.
+    pub narrowed: BTreeMap<TaskId, Narrowed>,
 }
 
 /// A journal that is open.
@@ -94,17 +101,25 @@ impl Changes {
             Entry::Back(process) => {
                 self.moved.remove(&process);
             }
+            Entry::Narrow(process, narrowed) => {
+                self.narrowed.insert(process, narrowed);
+            }
+            Entry::Widen(process) => {
+                self.narrowed.remove(&process);
+            }
         }
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let held = self.held.of(None).map(|(thread, held)| Entry::Hold(*thread, held.clone()));
-        let moved = self.moved.iter();
-        held.chain(
-            moved.map(|(process, blocks)| {
-                Entry::Moved(*process, blocks.values().cloned().collect())
-            }),
-        )
+        let moved = self
+            .moved
+            .iter()
+            .map(|(process, blocks)| Entry::Moved(*process, blocks.values().cloned().collect()));
+        let narrowed = self.narrowed.iter();
+        let narrowed =
+            narrowed.map(|(process, narrowed)| Entry::Narrow(*process, narrowed.clone()));
+        held.chain(moved).chain(narrowed)
     }
 }
 
@@ -265,7 +280,14 @@ mod tests {
         let set = Mask::from(&[2, 3].into_iter().collect::<CpuBits>());
         Entry::Hold(
             task(id),
-            Held { process: task(1), node: NodeId(1), before: Mask::All, set, made: None },
+            Held {
+                process: task(1),
+                node: NodeId(1),
+                before: Mask::All,
+                set,
+                made: None,
+                earlier: None,
+            },
         )
     }
 
@@ -278,6 +300,12 @@ mod tests {
         Entry::Moved(task(id), vec![Block::of(index, pages)])
     }
 
+    fn narrowed(inode: u32) -> Narrowed {
+        let set = Mask::from(&[4, 5].into_iter().collect::<CpuBits>());
+        let (group, inode) = ("/a.service".to_owned(), inode.into());
+        Narrowed { group, inode, node: NodeId(2), set, earlier: None }
+    }
+
     fn journal(folder: &tempfile::TempDir, boot: &str) -> Result<Journal, JournalError> {
         Journal::open_after(&folder.path().join("journal"), boot)
     }
@@ -286,7 +314,10 @@ mod tests {
     fn what_was_done_is_known_to_whoever_comes_after() {
         let folder = tempfile::tempdir().unwrap();
         let mut first = journal(&folder, "a").unwrap();
-        for entry in [hold(7), hold(8), free(7), moved(1, 4, 2), moved(1, 4, 3)] {
+        let narrow = |id, inode| Entry::Narrow(task(id), narrowed(inode));
+        let entries = [hold(7), hold(8), free(7), moved(1, 4, 2), moved(1, 4, 3)];
+        let groups = [narrow(1, 1), narrow(2, 2), Entry::Widen(task(2))];
+        for entry in entries.into_iter().chain(groups) {
             first.write(entry).unwrap();
         }
         assert!(matches!(journal(&folder, "a"), Err(JournalError::InUse { .. })));
@@ -296,6 +327,7 @@ mod tests {
         assert_eq!(*second.changes(), changes);
         let held: Vec<_> = changes.held.of(None).map(|(thread, _)| *thread).collect();
         assert_eq!(held, [task(8)]);
+        assert_eq!(changes.narrowed, BTreeMap::from([(task(1), narrowed(1))]));
         let mut first = changes.moved[&task(1)][&4].pages().filter(|(page, _)| *page == 0);
         assert_eq!(first.next(), Some((0, NodeOsId(2))), "where it was first");
         drop(second);
@@ -358,6 +390,8 @@ mod tests {
             (0..4u32).prop_map(free),
             (0..4u32, 0..4u64, 0..4u32).prop_map(|(id, index, from)| moved(id, index, from)),
             (0..4u32).prop_map(|id| Entry::Back(task(id))),
+            (0..4u32).prop_map(|id| Entry::Narrow(task(id), narrowed(id))),
+            (0..4u32).prop_map(|id| Entry::Widen(task(id))),
         ]
     }
 

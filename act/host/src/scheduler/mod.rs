@@ -6,6 +6,8 @@
 //! set; that is asked of the kernel again just before.
 
 mod blocks;
+mod cpuset;
+mod group;
 mod holds;
 mod journal;
 mod mask;
@@ -20,13 +22,16 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
+use cpuset::Groups;
 use quartier_model::{
-    Bytes, CpuList, Kind, Machine, Nanos, NodeId, Outcome, Pages as PagesTo, Refusal, Step, Task,
-    TaskId,
+    ByCpuset, Bytes, CpuList, Kind, Machine, Nanos, NoCpuset, NodeId, Outcome, Pages as PagesTo,
+    Refusal, Step, Task, TaskId,
 };
 use quartier_session::CpuBits;
 
 pub use blocks::{Block, Blocks, PageSet};
+pub use cpuset::Narrowed;
+pub use group::Group;
 pub use holds::{Held, HoldError, Holds};
 pub use journal::{Changes, Entry, Journal, JournalError};
 pub use mask::Mask;
@@ -41,6 +46,8 @@ pub struct Order<'a> {
     pub tasks: &'a [Task],
     /// The CPUs that its cpuset leaves to it, or all that are online.
     pub whole: &'a CpuList,
+    /// Its control group, if that is known.
+    pub group: Option<Group<'a>>,
     /// The ranges of its memory that may be moved, or why none may.
     pub pages: Result<Pages, Refusal>,
 }
@@ -52,6 +59,10 @@ pub struct Undone {
     pub threads: usize,
     /// Those that were not let go, because somebody else has placed them meanwhile, or it is not permitted.
     pub refused: Vec<(TaskId, HoldError)>,
+    /// Control groups whose CPUs were narrowed.
+    pub groups: usize,
+    /// Those that may not be written any more.
+    pub groups_refused: Vec<(String, NoCpuset)>,
     /// What came of moving pages back, by process.
     pub outcomes: Vec<Outcome>,
 }
@@ -67,6 +78,7 @@ pub fn nothing_done(process: TaskId, at: Nanos) -> Outcome {
         moved: Bytes(0),
         stayed: Bytes(0),
         refusal: None,
+        by_cpuset: None,
     }
 }
 
@@ -78,6 +90,7 @@ const SWEEP: Nanos = Nanos(5_000_000_000);
 pub struct Scheduler {
     machine: Machine,
     journal: Journal,
+    groups: Groups,
     moves: VecDeque<(Move, Outcome)>,
     /// What the latest step of each process moved, by index: the journal knows where blocks were before the first.
     latest: BTreeMap<TaskId, Blocks>,
@@ -97,7 +110,7 @@ impl Scheduler {
     #[must_use]
     pub fn new(machine: Machine, journal: Journal) -> Self {
         let (moves, latest) = (VecDeque::new(), BTreeMap::new());
-        Self { machine, journal, moves, latest, next_sweep: Nanos(0) }
+        Self { machine, journal, groups: Groups::live(), moves, latest, next_sweep: Nanos(0) }
     }
 
     /// Threads that are held.
@@ -138,27 +151,44 @@ impl Scheduler {
     /// # Errors
     /// When the journal cannot be written: then nothing more is done.
     pub fn begin(&mut self, at: Nanos, order: Order<'_>) -> Result<(), JournalError> {
-        let Order { step, tasks, whole, pages } = order;
-        let whole: CpuBits = whole.iter().collect();
-        let mut outcome = nothing_done(step.process, at);
-        if step.kind == Kind::TakeBack {
-            self.release(Some(step.process))?;
+        let whole: CpuBits = order.whole.iter().collect();
+        let mut outcome = nothing_done(order.step.process, at);
+        if order.step.kind == Kind::TakeBack {
+            self.release(Some(order.step.process))?;
         }
+        outcome.by_cpuset = self.place_group(&order, &whole)?;
+        let Order { step, tasks, pages, .. } = order;
+        match outcome.by_cpuset {
+            Some(ByCpuset::Group(_)) => {
+                outcome.threads_held = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+            }
+            _ => self.place_threads(step, tasks, &whole, &mut outcome)?,
+        }
+        // Pages do not leave threads that could not be held.
+        let is_held = outcome.threads_held > 0 || step.kind == Kind::TakeBack;
+        let pages = outcome.refusal.filter(|_| !is_held).map_or(pages, Err);
+        self.begin_move(step, pages, outcome);
+        Ok(())
+    }
+
+    fn place_threads(
+        &mut self,
+        step: &Step,
+        tasks: &[Task],
+        whole: &CpuBits,
+        outcome: &mut Outcome,
+    ) -> Result<(), JournalError> {
         for task in tasks {
             let listed = step.threads.iter().find(|(thread, _)| *thread == task.thread);
             // Whoever is not to be held has been let go.
             let Some(node) = listed.map_or(step.others, |(_, node)| *node) else { continue };
-            match self.place(task, node, &whole)? {
+            match self.place(task, node, whole)? {
                 Ok(()) => outcome.threads_held += 1,
                 Err(HoldError::NotPermitted) => outcome.refusal = Some(Refusal::NotPermitted),
                 Err(HoldError::Cpuset) => outcome.refusal = Some(Refusal::Cpuset),
                 Err(HoldError::Ended | HoldError::SetBySomebody) => outcome.threads_left += 1,
             }
         }
-        // Pages do not leave threads that could not be held.
-        let is_held = outcome.threads_held > 0 || step.kind == Kind::TakeBack;
-        let pages = outcome.refusal.filter(|_| !is_held).map_or(pages, Err);
-        self.begin_move(step, pages, outcome);
         Ok(())
     }
 
@@ -257,7 +287,10 @@ impl Scheduler {
         let threads = self.holds().len();
         self.moves.clear();
         self.latest.clear();
-        let mut undone = Undone { threads, refused: self.release(None)?, ..Undone::default() };
+        let groups = self.journal.changes().narrowed.len();
+        let groups_refused = self.widen(None)?;
+        let refused = self.release(None)?;
+        let mut undone = Undone { threads, refused, groups, groups_refused, ..Undone::default() };
         let processes: Vec<_> = self.journal.changes().moved.keys().copied().collect();
         for (at, process) in processes.iter().enumerate() {
             progress(processes.len() - at);
@@ -305,6 +338,7 @@ impl Scheduler {
         for (process, thread) in self.holds().ended() {
             self.journal.write(free(process, thread))?;
         }
+        self.sweep_groups()?;
         self.latest.retain(|process, _| task::is_there(*process));
         let moved = self.journal.changes().moved.keys();
         let ended: Vec<_> = moved.copied().filter(|process| !task::is_there(*process)).collect();

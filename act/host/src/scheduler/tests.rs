@@ -42,7 +42,7 @@ impl Scene {
         step: &Step,
         pages: Result<Pages, Refusal>,
     ) -> Outcome {
-        let order = Order { step, tasks: &[self.task], whole: &self.whole, pages };
+        let order = Order { step, tasks: &[self.task], whole: &self.whole, group: None, pages };
         scheduler.begin(Nanos(1), order).unwrap();
         let mut done = scheduler.go_on(Nanos(2), 100).unwrap();
         assert_eq!(done.len(), 1);
@@ -79,7 +79,8 @@ fn what_was_done_is_undone_also_by_whoever_comes_after() {
             ..scene.step(Kind::Gather, Some(1), PagesTo::Stay)
         };
         let (tasks, pages) = (&[task], Ok(Vec::new()));
-        killed.begin(Nanos(1), Order { step: &one, tasks, whole: &scene.whole, pages }).unwrap();
+        let order = Order { step: &one, tasks, whole: &scene.whole, group: None, pages };
+        killed.begin(Nanos(1), order).unwrap();
         let outcome = killed.go_on(Nanos(2), 100).unwrap().remove(0);
         assert_eq!((outcome.threads_held, outcome.refusal), (1, None));
         assert_eq!(cpus(sleeper), "1".parse().unwrap());
@@ -181,7 +182,8 @@ fn a_step_is_taken_back_and_not_those_before_it() {
             scheduler.latest.insert(process, by_index.collect());
         }
         let step = scene.step(Kind::TakeBack, None, PagesTo::Back);
-        let order = Order { step: &step, tasks: &[], whole: &scene.whole, pages: Ok(Vec::new()) };
+        let (whole, pages) = (&scene.whole, Ok(Vec::new()));
+        let order = Order { step: &step, tasks: &[], whole, group: None, pages };
         scheduler.begin(Nanos(1), order).unwrap();
         assert_eq!(scheduler.moves[0].0.goal(), &Goal::Back(goal));
         scheduler.go_on(Nanos(2), 100).unwrap();
@@ -214,6 +216,7 @@ fn pages_do_not_leave_threads_that_cannot_be_held() {
             step: &gather,
             tasks: &[scene.task],
             whole: &whole.parse().unwrap(),
+            group: None,
             pages: Ok(vec![(1 << 21, 2 << 21)]),
         };
         scheduler.begin(Nanos(1), order).unwrap();

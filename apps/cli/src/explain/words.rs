@@ -147,6 +147,9 @@ fn kind(kind: Kind) -> &'static str {
 
 fn outcome_text(outcome: &Outcome) -> String {
     let mut text = format!("{} held", count(outcome.threads_held as usize, "thread"));
+    if let Some(by_cpuset) = &outcome.by_cpuset {
+        text += &format!(" {by_cpuset}");
+    }
     if outcome.threads_left > 0 {
         text += &format!(", {} not", outcome.threads_left);
     }

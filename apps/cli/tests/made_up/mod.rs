@@ -105,6 +105,7 @@ pub fn outcome(pid: u32, refusal: Option<Refusal>) -> Outcome {
         moved: Bytes::from_mib(60),
         stayed: Bytes::from_mib(4),
         refusal,
+        by_cpuset: None,
     }
 }
 

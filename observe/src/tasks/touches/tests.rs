@@ -84,6 +84,10 @@ impl Kernel for AllOn {
         None
     }
 
+    fn is_narrowed(&self, _cgroup: &str) -> bool {
+        false
+    }
+
     fn owns(&self, _: &Task, _: &CpuList, _: &CpuList) -> bool {
         false
     }
