@@ -9,6 +9,7 @@ mod pages;
 mod range;
 mod script;
 mod servers;
+mod soak;
 mod staged;
 mod tidy;
 mod watch_cost;
@@ -60,6 +61,8 @@ enum Command {
     Mix(mix::Args),
     /// Load real servers while quartierd moves them, for docs/results/servers
     Servers(servers::Args),
+    /// Watch what a quartierd that moves tasks has after an hour, for docs/quartierd.md
+    Soak(soak::Args),
     /// Measure what quartierd takes beside many tasks, for docs/quartierd.md
     WatchCost(watch_cost::Args),
     /// Measure what counting costs, for docs/lab.md
@@ -95,6 +98,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Results(args) => counted::results::run(&args),
         Command::Mix(args) => mix::run(&args),
         Command::Servers(args) => servers::run(&args),
+        Command::Soak(args) => soak::run(&args),
         Command::WatchCost(args) => watch_cost::run(&args),
         Command::CountCost(args) => counted::cost::run(&args),
     }

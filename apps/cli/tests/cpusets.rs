@@ -1,15 +1,18 @@
 //! `quartierd` that may use the cpusets of control groups, on real kernels: a process that is alone in its group is held by
-//! that, whoever shares a group or has threads that somebody placed is not, and all is as it was afterwards, also after
-//! a kill.
+//! that, whoever shares a group or has one of which somebody said the CPUs is not, and all is as it was afterwards, also after
+//! a kill. What older kernels get instead, `daemon.rs` asks.
 
 mod common;
 
-/// Four processes with 8 MiB each on node 0, started on CPUs of four nodes. Two have a group of their own, one shares
-/// its with a sleeper, one has a group of which somebody said the CPUs.
+/// Four processes with 8 MiB each on node 0. Two have a group of their own and are wanted on other nodes, one shares its with
+/// a sleeper, one has a group of which somebody said the CPUs.
 const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 far=$3
     cd /tmp && echo 0 > /proc/sys/kernel/numa_balancing
-    printf 'reporter.rest_s = 1.0\n[[tasks.cpuset]]\ncgroup = "/may"\n' > config
+    printf '[[tasks.cpuset]]\ncgroup = "/may"\n' > config
+    for group in first:1 second:2 shared:3 set:3; do
+        printf '[[tasks.pin]]\nwho.cgroup = "/may/%s"\nnode = %s\n' ${group%:*} ${group#*:} >> config
+    done
     groups=/sys/fs/cgroup
     echo +cpuset > $groups/cgroup.subtree_control
     mkdir $groups/may && echo +cpuset > $groups/may/cgroup.subtree_control
@@ -22,7 +25,7 @@ const SCRIPT: &str = r#"
         echo $! > $groups/may/$1/cgroup.procs
         eval $1=$!
     }
-    start first 2; start second 4; start shared 6; start set 3
+    start first 4; start second 6; start shared 1; start set 2
     sleep 2
     left() { grep Cpus_allowed_list /proc/$1/status | cut -f 2; }
     show() {
@@ -36,7 +39,6 @@ const SCRIPT: &str = r#"
             sleep 1
             [ $(tail -q -n 1 far.* | grep -c 'percent": \(9[0-9]\|100\),') = 4 ] && break
         done
-        sleep 6
     }
     start_daemon() { $quartierd --apply --journal journal --log log --config config > said.$1 2>&1 & daemon=$!; settle; }
     show before
@@ -48,21 +50,16 @@ const SCRIPT: &str = r#"
     $quartier undo --journal journal | sed 's/^/undone-said /'
     show undone
     start_daemon stopped
-    # One gets company, one is given to somebody, one puts a thread elsewhere by itself.
-    narrow=$(for group in first second; do [ -n "$(cat $groups/may/$group/cpuset.cpus)" ] && echo $group; done)
-    echo "narrow $(echo $narrow | wc -w)"
+    # One gets company, of the other somebody says the CPUs.
     sleep 600 & guest=$!
-    company=$(echo $narrow first | cut -d ' ' -f 1)
-    echo $guest > $groups/may/$company/cgroup.procs
-    other=$(echo $narrow | cut -s -d ' ' -f 2)
-    [ -z "$other" ] || echo 0-1 > $groups/may/$other/cpuset.cpus
+    echo $guest > $groups/may/first/cgroup.procs
+    echo 0-1 > $groups/may/second/cpuset.cpus
     sleep 8
-    echo "company [$(cat $groups/may/$company/cpuset.cpus)] $(left $guest)"
-    [ -z "$other" ] || echo "taken [$(cat $groups/may/$other/cpuset.cpus)]"
+    echo "company [$(cat $groups/may/first/cpuset.cpus)] $(left $guest)"
+    show taken
     kill -TERM $daemon
     wait $daemon || echo "quartierd ended with $?"
     show stopped
-    [ -z "$other" ] || echo "still-taken [$(cat $groups/may/$other/cpuset.cpus)]"
     sed 's/^/said /' said.*
     $quartier replay log | sed 's/^/replayed /'
     kill $pids $sleeper $guest
@@ -98,29 +95,23 @@ fn check_undone(text: &str) {
 fn check(kernel: &str) {
     let Some(text) = run(kernel) else { return };
     check_undone(&text);
-    let nodes = ["0-1", "2-3", "4-5", "6-7"];
-    // Whoever is held by its group has no narrower affinity than that, and there is one at least.
-    let alone = ["first", "second"].map(|group| cpus(&text, &format!("moved-{group}")));
-    let by_group = alone.iter().filter(|(set, left)| nodes.contains(set) && set == left);
-    assert!(by_group.count() >= 1, "{text}");
-    for group in ["shared", "set"] {
-        let set = if group == "set" { "0-7" } else { "" };
-        assert_eq!(cpus(&text, &format!("moved-{group}")).0, set, "{text}");
-    }
+    let are = |word: &str, expected: [(&str, &str); 4]| {
+        let groups = ["first", "second", "shared", "set"];
+        let all = groups.map(|group| cpus(&text, &format!("{word}-{group}")));
+        assert_eq!(all, expected, "{word}: {text}");
+    };
+    are("moved", [("2-3", "2-3"), ("4-5", "4-5"), ("", "6-7"), ("0-7", "6-7")]);
+    assert!(common::lines(&text, "local").iter().all(|line| line.contains(": 100,")), "{text}");
     let said = common::lines(&text, "said").join("\n");
-    assert!(said.contains("by the cpuset of /may/"), "{text}");
-    // Company makes it the kernel's own again; what somebody set is his.
+    for expected in ["by the cpuset of /may/first,", "others are in it too", "somebody has said"] {
+        assert!(said.contains(expected), "{expected}: {text}");
+    }
+    // Who has company is held thread by thread, and the company not at all. What somebody sets is his.
     assert_eq!(cpus(&text, "company"), ("", "0-7"), "{text}");
-    for word in ["taken", "still-taken"] {
-        for line in common::lines(&text, word) {
-            assert_eq!(line, "[0-1]", "{text}");
-        }
-    }
-    for group in ["first", "second"] {
-        let (set, left) = cpus(&text, &format!("stopped-{group}"));
-        assert!(matches!((set, left), ("", "0-7") | ("0-1", "0-1")), "{group}: {text}");
-    }
-    assert!(!common::lines(&text, "undone-said").iter().any(|line| line.contains("stays")));
+    are("taken", [("", "2-3"), ("0-1", "0-1"), ("", "6-7"), ("0-7", "6-7")]);
+    are("stopped", [("", "0-7"), ("0-1", "0-1"), ("", "0-7"), ("0-7", "0-7")]);
+    let undone = common::lines(&text, "undone-said");
+    assert!(undone.contains(&"2 control groups have their CPUs back"), "{text}");
 }
 
 #[test]
@@ -131,16 +122,4 @@ fn a_process_is_held_by_its_group_on_7_2() {
 #[test]
 fn a_process_is_held_by_its_group_on_7_3() {
     check("7.3");
-}
-
-/// It could not take that back, so threads are held one by one there, and that is said.
-#[test]
-fn no_cpuset_is_used_on_6_12() {
-    let Some(text) = run("6.12") else { return };
-    check_undone(&text);
-    for group in ["first", "second", "shared"] {
-        assert_eq!(cpus(&text, &format!("moved-{group}")).0, "", "{text}");
-    }
-    let said = common::lines(&text, "said").join("\n");
-    assert!(said.contains("not supported before Linux 7.2"), "{text}");
 }

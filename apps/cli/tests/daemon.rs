@@ -10,6 +10,7 @@ use serde_json::Value;
 const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 far=$3
     cd /tmp && echo 0 > /proc/sys/kernel/numa_balancing
+    printf '[[tasks.cpuset]]\nname = "far"\n' > config
     for cpu in 0 2 4 6; do $far 8 0 $cpu 600 > far.$cpu & pids="$pids $!"; done
     $far 8 3 3 600 > placed & placed=$!
     sleep 2
@@ -30,7 +31,7 @@ const SCRIPT: &str = r#"
         sleep 2
     }
     show before
-    $quartierd --apply --journal journal --log log > said & daemon=$!
+    $quartierd --apply --journal journal --log log --config config > said & daemon=$!
     settle
     show moved
     kill -9 $daemon
@@ -38,6 +39,7 @@ const SCRIPT: &str = r#"
     $quartier undo --journal journal > undone || echo "not all undone: $(cat undone)"
     show undone
     grep '"outcome"' log | sed 's/^/log /'
+    grep -o 'not by the cpuset of.*' said | sed 's/^/cpuset /'
     $quartier replay log | sed 's/^/replayed /'
     $quartierd --apply --journal journal > said-again & daemon=$!
     settle
@@ -107,6 +109,11 @@ fn check(kernel: &str) {
         assert_eq!(answer.cpus(word).0, ["0-7"; 4], "{word}: {}", answer.0);
         assert!(answer.are_home(word), "{word}: {}", answer.0);
     }
+    // Their group is that of everybody, and 6.1 could not take back what is done to one.
+    let why =
+        if kernel == "6.1" { "not supported before Linux 7.2" } else { "it has none; Delegate" };
+    let cpuset = answer.lines("cpuset");
+    assert!(!cpuset.is_empty() && cpuset.iter().all(|line| line.contains(why)), "{}", answer.0);
     assert!(
         answer.lines("replayed").iter().any(|line| line.ends_with("all the same")),
         "{}",

@@ -168,8 +168,8 @@ impl Process {
         if self.is_new || !self.is_explained(cpu) || look.at >= self.next_scan {
             self.is_new = self.busy.is_empty() && self.asleep.is_empty();
             self.scan(look, nr_threads);
-            // One that has thousands of threads is looked through less often.
-            let often = Nanos(LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 256)));
+            // One that has thousands of threads is looked through less often: who wakes shows in its CPU time.
+            let often = Nanos(LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 128)));
             self.next_scan =
                 look.at + if self.is_busy() { often } else { LOOK_THROUGH_IDLE.max(often) };
         }
