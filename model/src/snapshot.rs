@@ -144,6 +144,12 @@ pub struct ThreadSeen {
     /// Instructions in the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
+    /// Cycles in the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u64>,
+    /// Reads in the window that another node's memory answered (`node-load-misses` of perf).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_reads: Option<u64>,
 }
 
 /// Whether a task may be placed.
@@ -250,6 +256,8 @@ mod tests {
             touched: None,
             llc_misses: None,
             instructions: None,
+            cycles: None,
+            remote_reads: None,
         };
         ProcessSeen {
             id,

@@ -1,5 +1,5 @@
 //! What the kernel counts and samples of one thread (perf_event_open(2)): the addresses of its page faults, its
-//! instructions and its misses of the last-level cache.
+//! instructions and cycles, its misses of the last-level cache, and its reads of other nodes' memory.
 //!
 //! Of a thread rather than of a process: what is opened for a process's first thread and inherited counts none of
 //! the threads that are there already, and its samples cannot be read by whoever is not in it.
@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 
 use perf_event::data::Record;
-use perf_event::events::{Event, Hardware, Software};
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat, SampleFlag, Sampler};
 
 /// Why something is not counted or sampled.
@@ -42,6 +42,30 @@ pub struct Counts {
     pub instructions: u64,
     /// Fetches that missed the last-level cache; `None`: those are not counted here.
     pub llc_misses: Option<u64>,
+    /// Cycles; `None`: likewise.
+    pub cycles: Option<u64>,
+    /// Reads that another node's memory answered; `None`: likewise.
+    pub remote_reads: Option<u64>,
+}
+
+/// How much is counted of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Instructions and misses of the last-level cache: what decisions are made from.
+    Needed,
+    /// Cycles and remote reads as well, which are told to who asks.
+    All,
+}
+
+impl Extent {
+    /// Descriptors that it takes at most.
+    #[must_use]
+    pub fn descriptors(self) -> usize {
+        match self {
+            Self::Needed => 2,
+            Self::All => 4,
+        }
+    }
 }
 
 /// The page faults of a thread, from now on.
@@ -57,6 +81,9 @@ pub trait Counters: fmt::Debug {
 
     /// Descriptors that it takes.
     fn nr_open(&self) -> usize;
+
+    /// Whether misses of the last-level cache are counted.
+    fn counts_misses(&self) -> bool;
 }
 
 /// Where threads are counted and sampled.
@@ -71,7 +98,7 @@ pub trait Events: fmt::Debug {
     ///
     /// # Errors
     /// When it cannot be; then nothing is open.
-    fn counters(&self, tid: u32) -> Result<Box<dyn Counters>, Refused>;
+    fn counters(&self, tid: u32, extent: Extent) -> Result<Box<dyn Counters>, Refused>;
 }
 
 /// The running kernel's.
@@ -87,7 +114,7 @@ impl Events for NoEvents {
         Err(Refused::Unsupported)
     }
 
-    fn counters(&self, _: u32) -> Result<Box<dyn Counters>, Refused> {
+    fn counters(&self, _: u32, _: Extent) -> Result<Box<dyn Counters>, Refused> {
         Err(Refused::Unsupported)
     }
 }
@@ -114,9 +141,15 @@ impl Events for LiveEvents {
         Ok(Box::new(Ring(ring)))
     }
 
-    fn counters(&self, tid: u32) -> Result<Box<dyn Counters>, Refused> {
+    fn counters(&self, tid: u32, extent: Extent) -> Result<Box<dyn Counters>, Refused> {
         let pid = pid_of(tid)?;
-        let group = Group::of(pid, Hardware::INSTRUCTIONS, Hardware::CACHE_MISSES)?;
+        let mut group = Group::of(pid, Hardware::INSTRUCTIONS)?;
+        group.llc_misses = group.member(pid, Hardware::CACHE_MISSES)?;
+        if extent == Extent::All {
+            group.cycles = group.member(pid, Hardware::CPU_CYCLES)?;
+            group.remote_reads = group.member(pid, REMOTE_READS)?;
+        }
+        group.begin()?;
         Ok(Box::new(group))
     }
 }
@@ -180,9 +213,16 @@ impl Faults for Ring {
     }
 }
 
+/// Reads that missed the own node's memory.
+const REMOTE_READS: Cache =
+    Cache { which: CacheId::NODE, operation: CacheOp::READ, result: CacheResult::MISS };
+
+/// All are on a CPU's counters at the same time, and read at once.
 struct Group {
     instructions: Counter,
     llc_misses: Option<Counter>,
+    cycles: Option<Counter>,
+    remote_reads: Option<Counter>,
 }
 
 impl fmt::Debug for Group {
@@ -192,23 +232,32 @@ impl fmt::Debug for Group {
 }
 
 impl Group {
-    /// Both are on a CPU's counters at the same time, and read at once. They begin together: what is added to a group
-    /// that counts already does so only some time later.
-    fn of(pid: i32, instructions: impl Event, llc_misses: impl Event) -> Result<Self, Refused> {
+    /// One that does not count yet: what is added to a group that counts already does so only some time later.
+    fn of(pid: i32, instructions: impl Event) -> Result<Self, Refused> {
         let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
-        let mut instructions = of(instructions, pid)
+        let instructions = of(instructions, pid)
             .enabled(false)
             .read_format(ReadFormat::GROUP | ReadFormat::ID | times)
             .build()
             .map_err(|error| refused(&error))?;
-        let misses = of(llc_misses, pid).build_with_group(&mut instructions);
-        let llc_misses = match misses.map_err(|error| refused(&error)) {
-            Ok(misses) => Some(misses),
-            Err(Refused::Unsupported) => None,
-            Err(other) => return Err(other),
-        };
-        instructions.enable().map_err(|error| refused(&error))?;
-        Ok(Self { instructions, llc_misses })
+        Ok(Self { instructions, llc_misses: None, cycles: None, remote_reads: None })
+    }
+
+    /// One more; `None`: the machine has no counter for it.
+    fn member(&mut self, pid: i32, event: impl Event) -> Result<Option<Counter>, Refused> {
+        let member = of(event, pid).build_with_group(&mut self.instructions);
+        match member.map_err(|error| refused(&error)) {
+            Err(Refused::Unsupported) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), Refused> {
+        self.instructions.enable().map_err(|error| refused(&error))
+    }
+
+    fn members(&self) -> [&Option<Counter>; 3] {
+        [&self.llc_misses, &self.cycles, &self.remote_reads]
     }
 }
 
@@ -220,14 +269,18 @@ impl Counters for Group {
         let whole = |counted: u64| -> Option<u64> {
             (u128::from(counted) * enabled).checked_div(running)?.try_into().ok()
         };
+        let of = |member: &Option<Counter>| whole(read.get(member.as_ref()?)?.value());
+        let [llc_misses, cycles, remote_reads] = self.members().map(of);
         let instructions = whole(read.get(&self.instructions)?.value())?;
-        let misses = self.llc_misses.as_ref();
-        let llc_misses = misses.and_then(|misses| whole(read.get(misses)?.value()));
-        Some(Counts { instructions, llc_misses })
+        Some(Counts { instructions, llc_misses, cycles, remote_reads })
     }
 
     fn nr_open(&self) -> usize {
-        1 + usize::from(self.llc_misses.is_some())
+        1 + self.members().into_iter().flatten().count()
+    }
+
+    fn counts_misses(&self) -> bool {
+        self.llc_misses.is_some()
     }
 }
 
@@ -261,12 +314,15 @@ mod tests {
 
     /// Where there is no PMU, what reads a group is still seen to work: the kernel's own events are read alike.
     #[test]
-    fn both_of_a_group_are_read_each_by_itself() {
-        let mut group = match Group::of(own_tid(), Software::TASK_CLOCK, Software::PAGE_FAULTS) {
+    fn all_of_a_group_are_read_each_by_itself() {
+        let mut group = match Group::of(own_tid(), Software::TASK_CLOCK) {
             Ok(group) => group,
             Err(refused) => return eprintln!("skipped: nothing can be counted here: {refused:?}"),
         };
-        assert_eq!(group.nr_open(), 2);
+        group.llc_misses = group.member(own_tid(), Software::PAGE_FAULTS).unwrap();
+        group.remote_reads = group.member(own_tid(), Software::EMULATION_FAULTS).unwrap();
+        group.begin().unwrap();
+        assert_eq!((group.nr_open(), group.counts_misses()), (3, true));
         let before = group.read().unwrap();
         // More than an allocator gives from what it has.
         let nr_pages = 1024;
@@ -279,11 +335,13 @@ mod tests {
         assert!(now.instructions - before.instructions > 10_000, "{before:?} {now:?}");
         let faults = now.llc_misses.unwrap() - before.llc_misses.unwrap();
         assert!((2..2_000).contains(&faults), "{before:?} {now:?}");
+        // Nothing is emulated here; and what is not counted is not zero.
+        assert_eq!((now.remote_reads, now.cycles), (Some(0), None));
     }
 
     #[test]
     fn instructions_are_counted_where_there_is_a_pmu() {
-        let mut counters = match LiveEvents.counters(own_tid() as u32) {
+        let mut counters = match LiveEvents.counters(own_tid() as u32, Extent::All) {
             Ok(counters) => counters,
             Err(refused) => return eprintln!("skipped: no counters here: {refused:?}"),
         };
@@ -292,6 +350,7 @@ mod tests {
         // Others may have the counters all the time.
         if let Some(counts) = counters.read() {
             assert!(counts.instructions > 100_000, "{counts:?}");
+            assert!(counts.cycles.is_none_or(|cycles| cycles > 10_000), "{counts:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use quartier_model::{
     Refusal, Snapshot, Standing, SyntheticSpec, Task, TaskId, Unseen, Users,
 };
 use quartier_observe::Host;
-use quartier_observe::events::{Counters, Counts, Events, Fault, Faults, Refused};
+use quartier_observe::events::{Counters, Counts, Events, Extent, Fault, Faults, Refused};
 use quartier_observe::tasks::{Denied, Kernel, Monitor, Rules, Who};
 use tempfile::TempDir;
 
@@ -431,17 +431,17 @@ struct FakeEvents {
 struct FakeFaults(u32);
 
 #[derive(Debug)]
-struct FakeCounters(u64, bool);
+struct FakeCounters(u64, bool, Extent);
 
 impl Events for FakeEvents {
     fn faults(&self, tid: u32) -> Result<Box<dyn Faults>, Refused> {
         Ok(Box::new(FakeFaults(tid)))
     }
 
-    fn counters(&self, _: u32) -> Result<Box<dyn Counters>, Refused> {
+    fn counters(&self, _: u32, extent: Extent) -> Result<Box<dyn Counters>, Refused> {
         match self.counters {
             Some(refused) => Err(refused),
-            None => Ok(Box::new(FakeCounters(0, self.misses))),
+            None => Ok(Box::new(FakeCounters(0, self.misses, extent))),
         }
     }
 }
@@ -457,11 +457,18 @@ impl Counters for FakeCounters {
     fn read(&mut self) -> Option<Counts> {
         self.0 += 1;
         let llc_misses = self.1.then_some(1_000 * self.0);
-        Some(Counts { instructions: 1_000_000 * self.0, llc_misses })
+        let is_all = self.2 == Extent::All;
+        let (cycles, remote_reads) =
+            (is_all.then_some(2_000_000 * self.0), is_all.then_some(self.0));
+        Some(Counts { instructions: 1_000_000 * self.0, llc_misses, cycles, remote_reads })
     }
 
     fn nr_open(&self) -> usize {
-        1 + usize::from(self.1)
+        1 + usize::from(self.1) + if self.2 == Extent::All { 2 } else { 0 }
+    }
+
+    fn counts_misses(&self) -> bool {
+        self.1
     }
 }
 
@@ -516,6 +523,10 @@ fn what_threads_count_is_told_for_the_window() {
     for misses in [true, false] {
         let (mut world, work) =
             world_of_threads(2, FakeEvents { misses, ..FakeEvents::default() }, "0\n");
+        let many = if misses { 2_000 } else { 100 };
+        let monitor = Monitor::new(world.root.path(), machine(), Rules::default(), many);
+        let events = FakeEvents { misses, ..FakeEvents::default() };
+        world.monitor = monitor.with_events(Box::new(events));
         let early = world.periods(8, &work);
         let snapshot = world.periods(20, &work);
         let state = if misses { Counting::Counts } else { Counting::WithoutMisses };
@@ -530,7 +541,12 @@ fn what_threads_count_is_told_for_the_window() {
                     || (thread.instructions, thread.llc_misses) == expected
             );
         }
-        assert!(only(&snapshot).threads.iter().all(|thread| thread.instructions.is_some()));
+        for thread in &only(&snapshot).threads {
+            assert!(thread.instructions.is_some());
+            // Where there are few descriptors that is not counted.
+            let more = misses.then_some((10_000_000, 5));
+            assert_eq!(thread.cycles.zip(thread.remote_reads), more);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use quartier_observe::events::{Events, Fault, Faults, LiveEvents, Refused};
+use quartier_observe::events::{Events, Extent, Fault, Faults, LiveEvents, Refused};
 
 const PAGE: usize = 4096;
 
@@ -143,7 +143,7 @@ fn that_it_is_not_permitted_is_said_so() {
     const OF: &str = "QUARTIER_TEST_FAULTS_OF";
     if let Ok(tid) = std::env::var(OF) {
         let refused = LiveEvents.faults(tid.parse().unwrap()).unwrap_err();
-        let counted = LiveEvents.counters(tid.parse().unwrap()).err();
+        let counted = LiveEvents.counters(tid.parse().unwrap(), Extent::All).err();
         println!("faults {refused:?}, counters {counted:?}");
         return;
     }

@@ -224,6 +224,8 @@ impl World {
             touched: self.touched(at, index),
             llc_misses: process.misses_per_second,
             instructions: process.instructions_per_second,
+            cycles: None,
+            remote_reads: None,
         }
     }
 

@@ -3,10 +3,10 @@
 use quartier_model::{Counting, Nanos};
 
 use super::process::Process;
-use crate::events::{Events, Refused};
+use crate::events::{Events, Extent, Refused};
 
-/// What one thread takes at most.
-const DESCRIPTORS: usize = 2;
+/// With fewer descriptors left only what is needed is counted.
+const PLENTY: usize = 1024;
 /// Where a machine has no counters, or there are no descriptors, it is tried again after so long.
 const AGAIN: Nanos = Nanos(60_000_000_000);
 
@@ -34,16 +34,17 @@ impl Counter {
             if busy.counters.is_some() || !busy.is_open() {
                 continue;
             }
-            if *left < DESCRIPTORS {
+            let extent = if *left < PLENTY { Extent::Needed } else { Extent::All };
+            if *left < extent.descriptors() {
                 return self.give_up(Refused::NoDescriptors, at);
             }
-            let counters = events.counters(tid);
+            let counters = events.counters(tid, extent);
             match &counters {
                 Ok(counters) => {
                     *left = left.saturating_sub(counters.nr_open());
-                    self.state = match counters.nr_open() {
-                        1 => Counting::WithoutMisses,
-                        _ => Counting::Counts,
+                    self.state = match counters.counts_misses() {
+                        false => Counting::WithoutMisses,
+                        true => Counting::Counts,
                     };
                 }
                 Err(Refused::Ended) => continue,

@@ -471,6 +471,8 @@ impl Process {
             touched: self.touching.touched_by(busy.id.id),
             llc_misses: counts.and_then(|counts| counts.llc_misses),
             instructions: counts.map(|counts| counts.instructions),
+            cycles: counts.and_then(|counts| counts.cycles),
+            remote_reads: counts.and_then(|counts| counts.remote_reads),
         })
     }
 }

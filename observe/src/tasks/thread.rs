@@ -199,10 +199,12 @@ impl Busy {
             let counted = u128::from(now.saturating_sub(before)) * u128::from(window.0);
             counted.checked_div(u128::from(watched.0))?.try_into().ok()
         };
-        let misses = now.llc_misses.zip(before.llc_misses);
+        let both = |before: Option<u64>, now: Option<u64>| in_window(before?, now?);
         Some(Counts {
             instructions: in_window(before.instructions, now.instructions)?,
-            llc_misses: misses.and_then(|(now, before)| in_window(before, now)),
+            llc_misses: both(before.llc_misses, now.llc_misses),
+            cycles: both(before.cycles, now.cycles),
+            remote_reads: both(before.remote_reads, now.remote_reads),
         })
     }
 

@@ -40,6 +40,7 @@ impl Story {
                 story.tell_who(explanation, process, asked, origin);
                 story.tell_where(words, process, seen);
                 story.tell_factors(process);
+                story.tell_counted(seen);
                 story.tell_decided(words, process, seen);
                 story.tell_events(words, explanation, Some(process));
                 story.tell_threads(words, explanation.window, seen);
@@ -178,6 +179,33 @@ impl Story {
             None => format!("{UNKNOWN}: nothing was decided yet"),
         };
         self.item("speed-up", &speedup);
+    }
+
+    /// What the CPUs' counters say, of those of its threads that were counted.
+    fn tell_counted(&mut self, seen: &ProcessSeen) {
+        let sum = |of: fn(&ThreadSeen) -> Option<u64>| {
+            let both = |thread: &ThreadSeen| Some((of(thread)?, thread.instructions?));
+            let all: Vec<_> = seen.threads.iter().filter_map(both).collect();
+            let sums = all.iter().fold((0, 0), |sums, one| (sums.0 + one.0, sums.1 + one.1));
+            (sums.0 > 0 || sums.1 > 0).then_some((sums.0 as f64, sums.1 as f64))
+        };
+        let mut parts = Vec::new();
+        if let Some((cycles, instructions)) = sum(|thread| thread.cycles) {
+            parts.push(format!("{:.2} instructions a cycle", instructions / cycles.max(1.0)));
+        }
+        let per_thousand = [
+            ("misses of the last level", sum(|thread| thread.llc_misses)),
+            ("reads of other nodes' memory", sum(|thread| thread.remote_reads)),
+        ];
+        for (name, counted) in per_thousand {
+            if let Some((counted, instructions)) = counted {
+                let rate = 1000.0 * counted / instructions.max(1.0);
+                parts.push(format!("{rate:.2} {name} in 1,000 instructions"));
+            }
+        }
+        if !parts.is_empty() {
+            self.item("counted", &parts.join(", "));
+        }
     }
 
     fn tell_decided(&mut self, words: Words<'_>, process: &ProcessView, seen: &ProcessSeen) {

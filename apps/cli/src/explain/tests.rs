@@ -62,6 +62,26 @@ Unknown
 }
 
 #[test]
+fn what_counters_say_is_told_as_far_as_they_say_it() {
+    let mut explanation = explanation(100);
+    let counted = |explanation: &Explanation| {
+        let told = live(explanation, 100);
+        told.lines().find_map(|line| line.strip_prefix("  counted     ").map(str::to_owned))
+    };
+    assert_eq!(counted(&explanation), None);
+    let threads = &mut explanation.seen.as_mut().unwrap().threads;
+    // Of one thread it is not known how many cycles it took.
+    threads[0].instructions = Some(4_000_000);
+    threads[1].instructions = Some(1_000_000);
+    threads[1].cycles = Some(2_000_000);
+    threads[0].remote_reads = Some(2_500);
+    threads[1].remote_reads = Some(0);
+    let expected =
+        "0.50 instructions a cycle, 0.50 reads of other nodes' memory in 1,000 instructions";
+    assert_eq!(counted(&explanation).as_deref(), Some(expected));
+}
+
+#[test]
 fn a_thread_is_explained_by_its_process() {
     let told = live(&explanation(101), 101);
     assert!(told.starts_with("far, process 100, of which 101 is a thread\n"), "{told}");

@@ -31,6 +31,8 @@ pub fn thread(tid: u32, node: u32) -> ThreadSeen {
         standing: None,
         touched: None,
         llc_misses: None,
+        cycles: None,
+        remote_reads: None,
         instructions: None,
     }
 }

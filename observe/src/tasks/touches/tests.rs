@@ -7,7 +7,7 @@ use quartier_model::{CpuList, SyntheticSpec, Task};
 use tempfile::TempDir;
 
 use super::*;
-use crate::events::Counters;
+use crate::events::{Counters, Extent};
 use crate::tasks::Denied;
 
 const PID: u32 = 40;
@@ -38,7 +38,7 @@ impl Events for Fake {
         Ok(Box::new(Open(self.clone(), tid)))
     }
 
-    fn counters(&self, _: u32) -> Result<Box<dyn Counters>, Refused> {
+    fn counters(&self, _: u32, _: Extent) -> Result<Box<dyn Counters>, Refused> {
         Err(Refused::Unsupported)
     }
 }
