@@ -129,11 +129,18 @@ pub fn passes(why: Why, process: &Terms<'_>, sight: &Sight<'_>) -> Option<Nanos>
 impl Judgement {
     /// Of what a process was given, `then` being the pressure that there will be. Its pages stay where that
     /// pays and moving them does not.
-    pub fn of(sight: &Sight<'_>, process: &Terms<'_>, given: &Given, then: &Pressure) -> Self {
+    pub fn of(
+        sight: &Sight<'_>,
+        process: &Terms<'_>,
+        known: &Known,
+        given: &Given,
+        then: &Pressure,
+    ) -> Self {
         let bytes = match &given.home {
             Home::One(node) => process.bytes_off(*node),
             Home::Each { blocks, .. } => users::bytes_of(process, blocks),
         };
+        let bytes = bytes - known.stays_at(sight.snapshot.at);
         let moves = bytes.0 as f64 > process.resident.0 as f64 * PAGES_ELSEWHERE_MIN;
         let pays = |judgement: &Self| judgement.verdict(sight, process).is_ok();
         let without = Self::moving(sight, process, given, then, None);
@@ -285,7 +292,11 @@ impl Known {
     }
 
     /// It is done, or not.
-    pub fn outcome(&mut self, outcome: &Outcome) {
+    pub fn outcome(&mut self, outcome: &Outcome, settings: &Settings) {
+        if outcome.refusal.is_none() && (outcome.moved > Bytes(0) || outcome.stayed > Bytes(0)) {
+            let stays = outcome.stayed > Bytes(0);
+            self.stayed = stays.then_some((outcome.stayed, outcome.at + settings.remember));
+        }
         let nothing_done = outcome.threads_held == 0 && outcome.moved == Bytes(0);
         match &mut self.trial {
             Some(_) if nothing_done => self.trial = None,
@@ -316,6 +327,11 @@ impl Known {
             gain: trial.before.work - now.work,
             cost: Nanos(0),
         })
+    }
+
+    /// How much of its memory is known not to move.
+    fn stays_at(&self, at: Nanos) -> Bytes {
+        self.stayed.filter(|(_, until)| at < *until).map_or(Bytes(0), |(bytes, _)| bytes)
     }
 
     /// Whether it is left where it is for a while.

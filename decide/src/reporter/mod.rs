@@ -38,7 +38,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use quartier_model::{Machine, Nanos, Outcome, Plan, Snapshot, TaskId, Trigger};
+use quartier_model::{Bytes, Machine, Nanos, Outcome, Plan, Snapshot, TaskId, Trigger};
 use serde::{Deserialize, Serialize};
 
 use crate::dqdt::Tree;
@@ -106,6 +106,10 @@ struct Known {
     /// It was left for a reason that may have passed then.
     #[serde(default)]
     again: Option<Nanos>,
+    /// So much of its memory did not move when it was asked to (pages that it shares with its parent, say), and is not asked
+    /// again until then.
+    #[serde(default)]
+    stayed: Option<(Bytes, Nanos)>,
     /// It behaved otherwise, and was left: it may do that now and then, and is not looked at each time.
     calm: Calm,
     trial: Option<Trial>,
@@ -203,7 +207,7 @@ impl Reporter {
     /// What came of a step of an earlier plan.
     pub fn outcome(&mut self, outcome: &Outcome) {
         if let Some(known) = self.state.processes.get_mut(&outcome.process) {
-            known.outcome(outcome);
+            known.outcome(outcome, &self.settings);
         }
     }
 }
@@ -217,6 +221,7 @@ impl State {
             rest: settings.rest,
             failed_until: Nanos(0),
             again: None,
+            stayed: None,
             calm: Calm::default(),
             trial: None,
         };

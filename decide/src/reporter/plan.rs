@@ -11,7 +11,7 @@ use super::power::Power;
 use super::pressure::Pressure;
 use super::terms::Terms;
 use super::trigger::Signature;
-use super::{Settings, State};
+use super::{Known, Settings, State};
 use crate::dqdt::Tree;
 
 /// A snapshot in terms of the factors.
@@ -89,7 +89,9 @@ impl<'a> Sight<'a> {
             let (then, givens) = self.arrange(&fates);
             let mut is_final = true;
             for (at, given) in givens {
-                let fate = self.fate(&self.all[at], given, &then);
+                let process = &self.all[at];
+                let known = &state.processes[&process.id()];
+                let fate = self.fate(process, known, given, &then);
                 is_final &= matches!(fate, Fate::Moved(_));
                 fates[at] = fate;
             }
@@ -134,12 +136,18 @@ impl<'a> Sight<'a> {
         (arrangement.pressure, givens)
     }
 
-    fn fate(&self, process: &Terms<'_>, given: Result<Given, Why>, then: &Pressure) -> Fate {
+    fn fate(
+        &self,
+        process: &Terms<'_>,
+        known: &Known,
+        given: Result<Given, Why>,
+        then: &Pressure,
+    ) -> Fate {
         let given = match given {
             Ok(given) => given,
             Err(why) => return Fate::Kept(why, None),
         };
-        let judgement = Judgement::of(self, process, &given, then);
+        let judgement = Judgement::of(self, process, known, &given, then);
         if judgement.changes_nothing(process) {
             return Fate::Kept(Why::WellPlaced, None);
         }

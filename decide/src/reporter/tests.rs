@@ -57,6 +57,20 @@ fn eight_on_one_node_are_spread_and_as_few_pages_move_as_can_be() {
 }
 
 #[test]
+fn what_does_not_move_is_not_asked_to_again_and_again() {
+    let at_home = Process { standing: Standing::AffinitySet, ..process(&[(0, 256)], &[0, 1]) };
+    let shares = Process { stays_mib: 16, ..process(&[(0, 64)], &[2]) };
+    let mut world = World::new(4, 2, vec![at_home, shares]);
+    let mut reporter = world.reporter();
+    let steps = world.steps(&mut reporter, 400);
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(world.local_share(1) > 0.7);
+    // What is new is moved all the same.
+    *world.processes[1].mib_on.get_mut(&0).unwrap() += 64;
+    assert_eq!(world.steps(&mut reporter, 100).len(), 1);
+}
+
+#[test]
 fn who_behaves_otherwise_all_the_time_is_not_looked_at_each_time() {
     let mut world = World::new(4, 2, vec![process(&[(0, 256)], &[0, 1])]);
     let mut reporter = world.reporter();

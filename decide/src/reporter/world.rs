@@ -53,6 +53,8 @@ pub struct Process {
     pub misses_per_second: Option<u64>,
     /// Whether its memory moves when it is asked to.
     pub moves: bool,
+    /// So much of it does not.
+    pub stays_mib: u64,
     pub before: Option<BTreeMap<u32, u64>>,
     pub users: Sight,
     pub lost: u64,
@@ -92,6 +94,7 @@ pub fn process(mib_on: &[(u32, u64)], cpus: &[u32]) -> Process {
         instructions_per_second: None,
         misses_per_second: None,
         moves: true,
+        stays_mib: 0,
         before: None,
         users: Sight::Nobody,
         lost: 0,
@@ -262,7 +265,10 @@ impl World {
             Pages::Back => process.mib_on = process.before.take().expect("it was moved before"),
             _ if !process.moves => {}
             Pages::To { node, .. } => {
-                process.mib_on = [(node.0, before.values().sum())].into();
+                let all: u64 = before.values().sum();
+                let home = *before.iter().max_by_key(|(_, mib)| **mib).expect("it has memory").0;
+                process.mib_on = [(home, process.stays_mib)].into();
+                *process.mib_on.entry(node.0).or_default() += all - process.stays_mib;
             }
             Pages::ToUsers { ref blocks, .. } => {
                 let Sight::Blocks(seen) = &mut process.users else { panic!("nobody saw them") };
@@ -280,13 +286,15 @@ impl World {
         process.before.get_or_insert(before);
         let moved = Bytes::from_mib(gone);
         self.moved = self.moved + moved;
+        let is_asked = matches!(step.pages, Pages::To { .. });
+        let stayed = Bytes::from_mib(if is_asked { process.stays_mib } else { 0 });
         Outcome {
             at: self.at,
             process: step.process,
             threads_held: step.threads.len() as u32,
             threads_left: 0,
             moved,
-            stayed: Bytes(0),
+            stayed,
             refusal: None,
             by_cpuset: None,
         }

@@ -266,7 +266,9 @@ if DAEMON:
     daemon, said = start(DAEMON, since)
 while load.is_alive():
     load.join(EVERY)
-    look(server, since, before)
+    # Whoever served it may have gone with the load.
+    if load.is_alive():
+        look(server, since, before)
 if not answer:
     sys.exit(f"the load did not end well: {read('/tmp/server')}")
 moved_bytes = moved() - moved_before
