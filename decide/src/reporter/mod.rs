@@ -123,6 +123,9 @@ pub struct State {
     processes: BTreeMap<TaskId, Known>,
     /// Nothing could be done about the whole machine.
     calm: Calm,
+    /// When it was looked last, if in vain.
+    #[serde(default)]
+    vain: Option<Nanos>,
 }
 
 impl State {
@@ -200,7 +203,9 @@ impl Reporter {
         state.remember_those_of(snapshot, settings);
         let sight = Sight::new(machine, tree, power, settings, snapshot);
         let plan = sight.plan(triggers, state);
-        state.calm.looked(snapshot.at, plan.steps.is_empty());
+        let is_vain = plan.steps.is_empty();
+        state.calm.looked(snapshot.at, is_vain);
+        state.vain = is_vain.then_some(snapshot.at);
         plan
     }
 

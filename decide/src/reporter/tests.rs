@@ -57,6 +57,25 @@ fn eight_on_one_node_are_spread_and_as_few_pages_move_as_can_be() {
 }
 
 #[test]
+fn who_begins_is_looked_at_soon_and_not_each_by_itself() {
+    let mut world = World::new(4, 2, vec![process(&[(0, 256)], &[0])]);
+    let mut reporter = world.reporter();
+    let mut looks = 0;
+    for tenth in 1..=100 {
+        world.at = Nanos(tenth * SECOND / 10);
+        let mut snapshot = world.snapshot();
+        // Another one each time.
+        snapshot.processes[0].id.start_ticks = tenth;
+        let triggers = reporter.triggers(&snapshot);
+        looks += u32::from(!triggers.is_empty());
+        if !triggers.is_empty() {
+            assert_eq!(reporter.plan(triggers, &snapshot).steps, []);
+        }
+    }
+    assert_eq!(looks, 10);
+}
+
+#[test]
 fn what_does_not_move_is_not_asked_to_again_and_again() {
     let at_home = Process { standing: Standing::AffinitySet, ..process(&[(0, 256)], &[0, 1]) };
     let shares = Process { stays_mib: 16, ..process(&[(0, 64)], &[2]) };

@@ -1,7 +1,7 @@
 //! What makes the Reporter look (UNAS, algorithm 2, line 4: load is unbalanced, the behaviour of processes
 //! has changed, or a powerful core is idle).
 
-use quartier_model::{Machine, NodeId, Snapshot, Standing, Trigger};
+use quartier_model::{Machine, Nanos, NodeId, Snapshot, Standing, Trigger};
 use serde::{Deserialize, Serialize};
 
 use super::State;
@@ -14,6 +14,9 @@ use super::users;
 const WAITING_MIN: f64 = 0.2;
 /// A node's pressure above what it bears that is worth a look.
 const EXCESS_MIN: f64 = 0.1;
+
+/// Where processes begin and end all the time, who has begun waits for so long if the look before was in vain.
+const PATIENCE: Nanos = Nanos(1_000_000_000);
 
 /// How a process behaves, as far as its place goes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +75,7 @@ impl Signature {
 pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
     let Sight { machine, snapshot, all, .. } = sight;
     let is_calm = state.calm.holds(snapshot.at);
+    let is_soon = state.vain.is_some_and(|vain| snapshot.at < vain + PATIENCE);
     let is_due = |process: &Terms<'_>| {
         state
             .processes
@@ -96,7 +100,10 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
     };
     let holds = [
         (Trigger::Unbalanced, !is_calm && is_unbalanced(machine, snapshot, all)),
-        (Trigger::Changed, all.iter().any(|process| has_changed(sight, process, state))),
+        (
+            Trigger::Changed,
+            !is_soon && all.iter().any(|process| has_changed(sight, process, state)),
+        ),
         (Trigger::PowerfulIdle, !is_calm && all.iter().any(powerful_idle)),
         (Trigger::Contention, !is_calm && sight.pressure.excess_max() > EXCESS_MIN),
         (Trigger::Pinned, all.iter().any(is_pinned_elsewhere)),

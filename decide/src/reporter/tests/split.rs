@@ -192,7 +192,7 @@ fn what_was_lost_is_not_taken_for_untouched() {
 fn it_is_looked_again_when_users_become_known() {
     let mut world = world_of(Process { users: Sight::Unseen(Unseen::TooFew), ..big() });
     let (_, mut reporter) = first_plan(&mut world);
-    world.at.0 += 1;
+    world.at.0 += 1_000_000_000;
     assert!(!reporter.triggers(&world.snapshot()).contains(&Trigger::Changed));
     world.processes[0].users = Sight::Blocks(parts(32, 4));
     assert!(reporter.triggers(&world.snapshot()).contains(&Trigger::Changed));
