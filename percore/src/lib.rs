@@ -1,0 +1,23 @@
+//! Parts for programs that must go on scaling: what the study "An Analysis of Linux Scalability to Many Cores"
+//! (OSDI 2010) put in the place of one contended cache line, and what ALMOS does instead of
+//! touching another node's memory.
+//!
+//! | instead of | use | from |
+//! |---|---|---|
+//! | one atomic counter | [`SloppyCounter`] | the study's sloppy counters |
+//! | a table behind a lock | [`PerCpuTable`] | the study's per-core mount table |
+//! | one free list | [`FreeList`] | magazines |
+//!
+//! Each says its bounds, its memory, and when it loses. `docs/percore.md` compares them with what others
+//! offer; `include/quartier_percore.h` has them for C.
+
+mod counter;
+pub mod cpu;
+mod free_list;
+mod per_cpu;
+mod sync;
+mod table;
+
+pub use counter::SloppyCounter;
+pub use free_list::FreeList;
+pub use table::PerCpuTable;

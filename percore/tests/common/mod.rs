@@ -1,0 +1,98 @@
+//! Seeds, CPUs and signals for stress tests.
+#![allow(dead_code)] // Not every test uses all of it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A random source whose seed is printed, and taken from QUARTIER_PERCORE_SEED if that is set.
+pub fn random(test: &str) -> fastrand::Rng {
+    let given = std::env::var("QUARTIER_PERCORE_SEED").ok();
+    let seed = given.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("a number"));
+    println!("{test}: QUARTIER_PERCORE_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}
+
+/// Rounds of a loop: fewer where each is interpreted.
+pub fn scaled(nr_rounds: i64) -> i64 {
+    if cfg!(miri) { (nr_rounds / 1_000).clamp(1, 100) } else { nr_rounds }
+}
+
+/// Holds this thread on a CPU. Where that is refused the test is only a weaker one.
+pub fn hold_on_cpu(cpu: usize) {
+    #[cfg(not(miri))]
+    // SAFETY: a set of zeros is an empty set, and the call is given its size.
+    unsafe {
+        let mut only: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut only);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only);
+    }
+    #[cfg(miri)]
+    let _ = cpu;
+}
+
+/// Signals for threads that joined, many a millisecond: the kernel restarts what is interrupted.
+pub struct Storm {
+    members: &'static Mutex<Vec<libc::pthread_t>>,
+    is_over: &'static AtomicBool,
+    thunder: Option<thread::JoinHandle<u64>>,
+}
+
+impl Storm {
+    pub fn begin() -> Self {
+        let members: &'static Mutex<Vec<libc::pthread_t>> = Box::leak(Box::default());
+        let is_over: &'static AtomicBool = Box::leak(Box::default());
+        let thunder = (!cfg!(miri)).then(|| {
+            extern "C" fn ignore(_: libc::c_int) {}
+            // SAFETY: the handler does nothing.
+            unsafe { libc::signal(libc::SIGUSR1, ignore as *const () as libc::sighandler_t) };
+            thread::spawn(move || {
+                let mut nr_signals = 0;
+                while !is_over.load(Ordering::Acquire) {
+                    for member in members.lock().unwrap().iter() {
+                        // SAFETY: a member takes itself off the list before it ends.
+                        unsafe { libc::pthread_kill(*member, libc::SIGUSR1) };
+                        nr_signals += 1;
+                    }
+                    thread::sleep(Duration::from_micros(20));
+                }
+                nr_signals
+            })
+        });
+        Self { members, is_over, thunder }
+    }
+
+    /// This thread gets signals until it ends.
+    pub fn join(&self) {
+        thread_local! {
+            static MEMBERSHIP: std::cell::RefCell<Option<Membership>> = const { std::cell::RefCell::new(None) };
+        }
+        if cfg!(miri) {
+            return;
+        }
+        // SAFETY: has no preconditions.
+        let own = unsafe { libc::pthread_self() };
+        self.members.lock().unwrap().push(own);
+        MEMBERSHIP.set(Some(Membership { members: self.members, own }));
+    }
+
+    pub fn end(mut self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(thunder) = self.thunder.take() {
+            println!("{} signals", thunder.join().unwrap());
+        }
+    }
+}
+
+/// Ends with its thread.
+struct Membership {
+    members: &'static Mutex<Vec<libc::pthread_t>>,
+    own: libc::pthread_t,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.members.lock().unwrap().retain(|member| *member != self.own);
+    }
+}
