@@ -7,6 +7,7 @@
 //! | one atomic counter | [`SloppyCounter`] | the study's sloppy counters |
 //! | a table behind a lock | [`PerCpuTable`] | the study's per-core mount table |
 //! | one free list | [`FreeList`] | magazines |
+//! | a spinlock | [`lock`]: ticket, MCS, and CNA, which stays within a node | |
 //!
 //! Each says its bounds, its memory, and when it loses. `docs/percore.md` compares them with what others
 //! offer; `include/quartier_percore.h` has them for C.
@@ -14,6 +15,7 @@
 mod counter;
 pub mod cpu;
 mod free_list;
+pub mod lock;
 mod per_cpu;
 mod sync;
 mod table;

@@ -5,6 +5,8 @@
 mod counter;
 #[path = "loom/free_list.rs"]
 mod free_list;
+#[path = "loom/lock.rs"]
+mod lock;
 #[path = "loom/table.rs"]
 mod table;
 
