@@ -8,12 +8,14 @@
 //! | a table behind a lock | [`PerCpuTable`] | the study's per-core mount table |
 //! | one free list | [`FreeList`] | magazines |
 //! | a spinlock | [`lock`]: ticket, MCS, and CNA, which stays within a node | |
+//! | touching another node's memory | [`events`]: run a function there | the thesis's events (4.2.3) |
 //!
 //! Each says its bounds, its memory, and when it loses. `docs/percore.md` compares them with what others
 //! offer; `include/quartier_percore.h` has them for C.
 
 mod counter;
 pub mod cpu;
+pub mod events;
 mod free_list;
 pub mod lock;
 mod per_cpu;

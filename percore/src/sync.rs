@@ -7,7 +7,7 @@ pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
 };
 #[cfg(loom)]
-pub(crate) use loom::sync::{Mutex, RwLock};
+pub(crate) use loom::sync::{Arc, Mutex, RwLock};
 use std::ops::{Deref, DerefMut};
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 #[cfg(not(loom))]
@@ -15,8 +15,30 @@ pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
 };
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Mutex, RwLock};
+pub(crate) use std::sync::{Arc, Mutex, RwLock};
 use std::sync::{PoisonError, TryLockError};
+use std::time::Instant;
+
+#[cfg(loom)]
+pub(crate) use loom::thread::{Thread, current as current_thread};
+#[cfg(not(loom))]
+pub(crate) use std::thread::{Thread, current as current_thread};
+
+/// Sleeps until this thread is unparked, the instant is there, or for no reason.
+pub(crate) fn park(until: Option<Instant>) {
+    #[cfg(loom)]
+    {
+        assert!(until.is_none(), "a model has no clock");
+        loom::thread::park();
+    }
+    #[cfg(not(loom))]
+    match until {
+        None => std::thread::park(),
+        Some(until) => {
+            std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
 
 /// The standard library's cell with loom's interface.
 #[cfg(not(loom))]

@@ -3,6 +3,8 @@
 
 #[path = "loom/counter.rs"]
 mod counter;
+#[path = "loom/events.rs"]
+mod events;
 #[path = "loom/free_list.rs"]
 mod free_list;
 #[path = "loom/lock.rs"]
