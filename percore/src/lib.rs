@@ -13,6 +13,8 @@
 //! Each says its bounds, its memory, and when it loses. `docs/percore.md` compares them with what others
 //! offer; `include/quartier_percore.h` has them for C.
 
+#[cfg(not(loom))]
+mod capi;
 mod counter;
 pub mod cpu;
 pub mod events;
