@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use super::*;
 
 /// A lock and those who came, in their order.
-#[expect(clippy::vec_box, reason = "the queues point to nodes, which stay while the vector grows")]
 struct World {
     caller: Rc<Cell<usize>>,
     lock: CnaLock<Box<dyn Fn() -> usize>>,
-    nodes: Vec<Box<CnaNode>>,
+    /// The queues point to them; they stay where they are while the vector grows.
+    nodes: Vec<Rc<CnaNode>>,
     /// Who holds it.
     holder: Option<usize>,
     released: Vec<usize>,
@@ -29,7 +29,7 @@ impl World {
 
     fn come(&mut self, numa_node: usize) {
         self.caller.set(numa_node);
-        let node = Box::new(CnaNode::default());
+        let node = Rc::new(CnaNode::default());
         if self.lock.enter(&node) {
             assert_eq!(self.holder, None);
             self.holder = Some(self.nodes.len());
@@ -39,7 +39,7 @@ impl World {
 
     fn release(&mut self) {
         let holder = self.holder.take().unwrap();
-        // SAFETY: it holds the lock; nodes are boxes that stay.
+        // SAFETY: it holds the lock; nodes stay.
         unsafe { self.lock.release(&self.nodes[holder]) };
         self.released.push(holder);
         let is_granted = |at: &usize| !self.nodes[*at].granted.load(Acquire).is_null();
