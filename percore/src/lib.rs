@@ -21,6 +21,8 @@ pub mod events;
 mod free_list;
 pub mod lock;
 mod per_cpu;
+#[cfg(all(test, not(loom)))]
+mod property;
 mod sync;
 mod table;
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::property::tries;
 
 /// Both ways of counting, as far as they are here.
 fn both(value: i64, batch: u16) -> Vec<SloppyCounter> {
@@ -100,11 +101,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 256 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(tries(256))]
 
     #[test]
     fn it_counts_as_an_integer_does(

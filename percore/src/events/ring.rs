@@ -111,13 +111,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::property::tries;
 
     proptest! {
-        #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 8 } else { 256 },
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        })]
+        #![proptest_config(tries(256))]
 
         #[test]
         fn it_is_a_bounded_queue(

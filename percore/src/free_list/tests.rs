@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cpu;
+use crate::property::tries;
 
 #[test]
 fn what_was_kept_last_comes_first() {
@@ -41,11 +42,7 @@ fn without_a_shared_list_it_is_only_smaller() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 256 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(tries(256))]
 
     #[test]
     fn nothing_is_lost_and_nothing_doubled(

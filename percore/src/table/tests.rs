@@ -6,6 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::property::tries;
 
 #[test]
 fn a_second_lookup_does_not_ask_the_shared_table() {
@@ -86,11 +87,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 256 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(tries(256))]
 
     #[test]
     fn it_is_a_map(

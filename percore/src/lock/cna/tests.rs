@@ -6,6 +6,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::property::tries;
 
 /// A lock and those who came, in their order.
 struct World {
@@ -94,11 +95,7 @@ fn whoever_waits_is_overtaken_no_more_often_than_the_bound_says() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 512 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(tries(512))]
 
     /// Some come, some release, in any order: everybody gets it once, those of a node in their order, and
     /// nobody is overtaken more often than is said.
