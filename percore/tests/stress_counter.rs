@@ -27,7 +27,7 @@ fn threads_of_one_cpu_lose_nothing() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     hold_on_cpu(0);
-                    storm.join();
+                    let _member = storm.join();
                     for _ in 0..nr_rounds {
                         counter.increment();
                         counter.increment();

@@ -1,8 +1,8 @@
 //! Seeds, CPUs and signals for stress tests.
 #![allow(dead_code)] // Not every test uses all of it.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -34,47 +34,30 @@ pub fn hold_on_cpu(cpu: usize) {
 
 /// Signals for threads that joined, many a millisecond: the kernel restarts what is interrupted.
 pub struct Storm {
-    members: &'static Mutex<Vec<libc::pthread_t>>,
-    is_over: &'static AtomicBool,
+    members: Arc<Mutex<Vec<libc::pthread_t>>>,
+    is_over: Arc<AtomicBool>,
     thunder: Option<thread::JoinHandle<u64>>,
 }
 
 impl Storm {
     pub fn begin() -> Self {
-        let members: &'static Mutex<Vec<libc::pthread_t>> = Box::leak(Box::default());
-        let is_over: &'static AtomicBool = Box::leak(Box::default());
+        let (members, is_over) = (Arc::default(), Arc::default());
         let thunder = (!cfg!(miri)).then(|| {
             extern "C" fn ignore(_: libc::c_int) {}
             // SAFETY: the handler does nothing.
             unsafe { libc::signal(libc::SIGUSR1, ignore as *const () as libc::sighandler_t) };
-            thread::spawn(move || {
-                let mut nr_signals = 0;
-                while !is_over.load(Ordering::Acquire) {
-                    for member in members.lock().unwrap().iter() {
-                        // SAFETY: a member takes itself off the list before it ends.
-                        unsafe { libc::pthread_kill(*member, libc::SIGUSR1) };
-                        nr_signals += 1;
-                    }
-                    thread::sleep(Duration::from_micros(20));
-                }
-                nr_signals
-            })
+            let (members, is_over) = (Arc::clone(&members), Arc::clone(&is_over));
+            thread::spawn(move || send_signals(&members, &is_over))
         });
         Self { members, is_over, thunder }
     }
 
-    /// This thread gets signals until it ends.
-    pub fn join(&self) {
-        thread_local! {
-            static MEMBERSHIP: std::cell::RefCell<Option<Membership>> = const { std::cell::RefCell::new(None) };
-        }
-        if cfg!(miri) {
-            return;
-        }
+    /// This thread gets signals until it drops what this gives.
+    pub fn join(&self) -> Member<'_> {
         // SAFETY: has no preconditions.
         let own = unsafe { libc::pthread_self() };
         self.members.lock().unwrap().push(own);
-        MEMBERSHIP.set(Some(Membership { members: self.members, own }));
+        Member { members: &self.members, own }
     }
 
     pub fn end(mut self) {
@@ -85,13 +68,25 @@ impl Storm {
     }
 }
 
-/// Ends with its thread.
-struct Membership {
-    members: &'static Mutex<Vec<libc::pthread_t>>,
+fn send_signals(members: &Mutex<Vec<libc::pthread_t>>, is_over: &AtomicBool) -> u64 {
+    let mut nr_signals = 0;
+    while !is_over.load(Ordering::Acquire) {
+        for member in members.lock().unwrap().iter() {
+            // SAFETY: a member takes itself off the list before it ends.
+            unsafe { libc::pthread_kill(*member, libc::SIGUSR1) };
+            nr_signals += 1;
+        }
+        thread::sleep(Duration::from_micros(20));
+    }
+    nr_signals
+}
+
+pub struct Member<'a> {
+    members: &'a Mutex<Vec<libc::pthread_t>>,
     own: libc::pthread_t,
 }
 
-impl Drop for Membership {
+impl Drop for Member<'_> {
     fn drop(&mut self) {
         self.members.lock().unwrap().retain(|member| *member != self.own);
     }
