@@ -56,7 +56,11 @@ fn together(nr_threads: usize, times: u32, once: impl Fn() + Sync) {
     let run = |number: usize| {
         hold_on_cpu(number);
         begin.wait();
-        (0..times).for_each(|_| once());
+        for _ in 0..times {
+            once();
+            // Ends this CPU's turn where CPUs are emulated one after the other.
+            std::hint::spin_loop();
+        }
     };
     thread::scope(|scope| {
         for number in 1..nr_threads {

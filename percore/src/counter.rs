@@ -155,7 +155,7 @@ impl SloppyCounter {
     }
 
     fn change_spares_atomically(&self, delta: i64) -> bool {
-        let own = &self.spares[cpu::current() % self.spares.len()];
+        let own = &self.spares[cpu::place_among(self.spares.len())];
         let mut spares = own.load(Relaxed);
         loop {
             let sum = spares + delta;

@@ -59,7 +59,7 @@ impl<T> PerCpu<T> {
     /// Uses the value of the CPU that this thread is on; `None` when somebody else does.
     #[inline]
     pub(crate) fn with_own<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let own = &self.slots[cpu::current() % self.slots.len()];
+        let own = &self.slots[cpu::place_among(self.slots.len())];
         Some(own.held()?.with(use_it))
     }
 

@@ -19,11 +19,14 @@ const NR_GENERATIONS: usize = if cfg!(loom) { 1 } else { 64 };
 /// Copies of each CPU, where nobody says otherwise.
 const SLOTS_PER_CPU: usize = 256;
 
+/// Places that a key may have on a CPU. With one, a fifth of 64 keys would meet another in 256 places.
+const NR_WAYS: usize = if cfg!(loom) { 1 } else { 4 };
+
 /// A table that is looked up everywhere and changed rarely.
 ///
 /// - **Bounds:** a lookup that begins after [`insert`](Self::insert) or [`remove`](Self::remove) has
-///   returned sees it, on every CPU. Each CPU has so many copies, each in one place: of two keys that
-///   meet there, the one looked up last has it. That a key is absent is copied too.
+///   returned sees it, on every CPU. Each CPU has so many copies, four in each set: of more keys that
+///   meet there, one gives way in turn. That a key is absent is copied too.
 /// - **Never waits** for a lookup that finds a copy. One that does not reads the shared table, behind a
 ///   reader-writer lock.
 /// - **Memory:** CPUs × slots × (key, value and 16 bytes), beside the shared table. A copy keeps its value alive
@@ -39,7 +42,13 @@ pub struct PerCpuTable<K, V, S = RandomState> {
     shared: RwLock<HashMap<K, V, S>>,
 }
 
-type Copies<K, V> = Box<[Option<Copy<K, V>>]>;
+/// The copies of a CPU, in sets.
+#[derive(Debug)]
+struct Copies<K, V> {
+    slots: Box<[Option<Copy<K, V>>]>,
+    /// Which copy of a full set gives way.
+    next_victim: usize,
+}
 
 #[derive(Debug)]
 struct Copy<K, V> {
@@ -56,7 +65,7 @@ impl<K: Hash + Eq + Clone, V: Clone> PerCpuTable<K, V> {
         Self::with_slots(SLOTS_PER_CPU)
     }
 
-    /// The same with another number of copies: the next power of two, and at least one.
+    /// The same with another number of copies: the next power of two, and at least four.
     #[must_use]
     pub fn with_slots(slots_per_cpu: usize) -> Self {
         Self::with_hasher(slots_per_cpu, RandomState::new())
@@ -73,9 +82,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> PerCpuTable<K, V, S
     /// The same with another way to hash.
     #[must_use]
     pub fn with_hasher(slots_per_cpu: usize, hasher: S) -> Self {
-        let nr_slots = slots_per_cpu.max(1).next_power_of_two();
+        let nr_slots = slots_per_cpu.max(NR_WAYS).next_power_of_two();
         Self {
-            copies: PerCpu::new(|| (0..nr_slots).map(|_| None).collect()),
+            copies: PerCpu::new(|| Copies {
+                slots: (0..nr_slots).map(|_| None).collect(),
+                next_victim: 0,
+            }),
             generations: (0..NR_GENERATIONS).map(|_| AtomicU64::new(0)).collect(),
             shared: RwLock::new(HashMap::with_hasher(hasher.clone())),
             hasher,
@@ -97,8 +109,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> PerCpuTable<K, V, S
         let mut use_it = Some(use_it);
         let mut with_value = |value: Option<&V>| Some(use_it.take()?(value?));
         let copied = self.copies.with_own(|copies| {
-            let copy = copies[place(hash, copies)].as_ref()?;
-            let is_right = copy.generation == generation.load(Acquire) && copy.key == *key;
+            let copy = copies.set(hash).iter().flatten().find(|copy| copy.key == *key)?;
+            let is_right = copy.generation == generation.load(Acquire);
             is_right.then(|| with_value(copy.value.as_ref()))
         });
         if let Some(Some(result)) = copied {
@@ -106,8 +118,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> PerCpuTable<K, V, S
         }
         let copy = self.copy_of(key, generation);
         let result = with_value(copy.value.as_ref());
-        // What was there is dropped after the place is free again: its drop may do anything.
-        let _replaced = self.copies.with_own(|copies| copies[place(hash, copies)].replace(copy));
+        // What gives way is dropped after the place is free again: its drop may do anything.
+        let _victim = self.copies.with_own(|copies| copies.keep(hash, copy));
         result
     }
 
@@ -133,7 +145,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> PerCpuTable<K, V, S
     pub fn forget_copies(&self) {
         let mut dropped = Vec::new();
         self.copies.with_each(|copies| {
-            dropped.extend(copies.iter_mut().map(Option::take));
+            dropped.extend(copies.slots.iter_mut().map(Option::take));
         });
     }
 
@@ -166,8 +178,23 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> PerCpuTable<K, V, S
     }
 }
 
-fn place<K, V>(hash: u64, copies: &Copies<K, V>) -> usize {
-    hash as usize & (copies.len() - 1)
+impl<K: Eq, V> Copies<K, V> {
+    fn set(&mut self, hash: u64) -> &mut [Option<Copy<K, V>>] {
+        let nr_sets = self.slots.len() / NR_WAYS;
+        let first = (hash as usize & (nr_sets - 1)) * NR_WAYS;
+        &mut self.slots[first..first + NR_WAYS]
+    }
+
+    /// Keeps a copy; what gives way for it: an older copy of the same key, if there is one.
+    fn keep(&mut self, hash: u64, copy: Copy<K, V>) -> Option<Copy<K, V>> {
+        self.next_victim = (self.next_victim + 1) % NR_WAYS;
+        let victim = self.next_victim;
+        let set = self.set(hash);
+        let has_key =
+            |slot: &Option<Copy<K, V>>| slot.as_ref().is_some_and(|other| other.key == copy.key);
+        let place = set.iter().position(has_key).or_else(|| set.iter().position(Option::is_none));
+        set[place.unwrap_or(victim)].replace(copy)
+    }
 }
 
 #[cfg(all(test, not(loom)))]

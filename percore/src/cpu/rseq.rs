@@ -47,6 +47,7 @@ const _: () = assert!(size_of::<CachePadded<AtomicI64>>() == 1 << SLOT_SHIFT);
 
 impl Rseq {
     /// The area, if the C library has registered this process's threads.
+    #[inline]
     pub(crate) fn area() -> Option<Self> {
         static AREA: OnceLock<Option<Rseq>> = OnceLock::new();
         *AREA.get_or_init(Self::find)

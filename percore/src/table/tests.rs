@@ -14,8 +14,8 @@ fn a_second_lookup_does_not_ask_the_shared_table() {
     table.insert(1, "one");
     let copied = |key: &i32| {
         table.copies.with_own(|copies| {
-            let hash = table.hasher.hash_one(key);
-            copies[place(hash, copies)].as_ref().map(|copy| copy.value)
+            let set = copies.set(table.hasher.hash_one(key));
+            set.iter().flatten().find(|copy| copy.key == *key).map(|copy| copy.value)
         })
     };
     // This thread may have been moved after the last lookup; then it looks again.
@@ -29,6 +29,23 @@ fn a_second_lookup_does_not_ask_the_shared_table() {
         copied(&2).flatten()
     });
     assert_eq!(absent, Some(None), "that there is none is known too");
+}
+
+/// All keys of a set, and one that gives way when there are more.
+#[test]
+fn a_cpu_keeps_as_many_copies_as_it_has_places() {
+    let table = PerCpuTable::with_slots(0);
+    // Thrice, for this thread may be moved between two lookups.
+    let kept = (0..3).map(|_| {
+        (0..NR_WAYS + 3).for_each(|key| assert_eq!(table.get(&key), None::<()>));
+        table.copies.with_own(|copies| {
+            let mut keys: Vec<_> = copies.slots.iter().flatten().map(|copy| copy.key).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys.len()
+        })
+    });
+    assert_eq!(kept.max(), Some(Some(NR_WAYS)));
 }
 
 #[test]
