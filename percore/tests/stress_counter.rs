@@ -107,3 +107,26 @@ fn exactly_one_is_told_to_be_the_last() {
         }
     }
 }
+
+/// What the kernel was told of a process holds for its child, or is told again.
+#[test]
+#[cfg(not(miri))]
+fn a_child_counts_on() {
+    for counter in each_way(32) {
+        counter.increment();
+        // SAFETY: the child uses this thread's own counter and ends; it allocates nothing.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            counter.increment();
+            let status = i32::from(counter.value() != 2);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = -1;
+        // SAFETY: it is this process's child, and the status a number of this frame.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert_eq!(counter.value(), 1);
+    }
+}

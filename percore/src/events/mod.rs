@@ -54,7 +54,7 @@ const NR_PRIORITIES: usize = 3;
 ///   mailbox gives the function back. An event that was not begun at its deadline is not run.
 /// - **Lock-free:** whatever happens to one sender or listener, others send. An event that was sent while
 ///   another's sender had lost the CPU in the middle of it is seen when that one has gone on.
-/// - **Memory:** 32 bytes for each place; each event an allocation with the function, and one for its reply.
+/// - **Memory:** 40 bytes for each place; each event an allocation with the function, and one for its reply.
 /// - **Loses** where the function does less than some 200 ns of remote accesses, where nobody runs
 ///   [`Listener::run_pending`] often, and to a plain call where caller and data are on one node anyway.
 ///   Urgent events that never end starve the others.

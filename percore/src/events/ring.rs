@@ -113,6 +113,11 @@ mod tests {
     use super::*;
     use crate::property::tries;
 
+    #[test]
+    fn a_place_is_as_small_as_is_said() {
+        assert_eq!(size_of::<Place<super::super::Event>>(), 40);
+    }
+
     proptest! {
         #![proptest_config(tries(256))]
 

@@ -42,3 +42,11 @@ fn a_cna_lock_guards() {
     let turn = std::sync::atomic::AtomicUsize::new(0);
     guards(CnaLock::with(move || turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 3, 2));
 }
+
+#[test]
+fn locks_and_nodes_are_as_small_as_is_said() {
+    let function = size_of::<fn() -> usize>();
+    assert_eq!((size_of::<TicketLock>(), size_of::<McsLock>()), (8, 8));
+    assert_eq!(size_of::<CnaLock>(), 16 + function);
+    assert_eq!((size_of::<McsNode>(), size_of::<CnaNode>()), (16, 32));
+}
