@@ -32,8 +32,8 @@ fn compile(into: &TempDir, compiler: &str, standard: &str) -> PathBuf {
     program
 }
 
-fn run(program: &Path) {
-    let output = Command::new(program).output().unwrap();
+fn run(program: &mut Command) {
+    let output = program.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(said, "ok\n");
@@ -42,14 +42,17 @@ fn run(program: &Path) {
 #[test]
 fn a_c_program_uses_all_of_it() {
     let folder = TempDir::new().unwrap();
-    run(&compile(&folder, "cc", "c11"));
+    let program = compile(&folder, "cc", "c11");
+    run(Command::new(&program).env_remove("GLIBC_TUNABLES"));
+    // And so where there are no restartable sequences.
+    run(Command::new(&program).env("GLIBC_TUNABLES", "glibc.pthread.rseq=0"));
 }
 
 #[test]
 fn the_header_is_c99_and_cplusplus_too() {
     let folder = TempDir::new().unwrap();
-    run(&compile(&folder, "cc", "c99"));
-    run(&compile(&folder, "c++", "c++17"));
+    run(&mut Command::new(compile(&folder, "cc", "c99")));
+    run(&mut Command::new(compile(&folder, "c++", "c++17")));
 }
 
 /// What is called, declared or defined in a text: `quartier_NAME(`.

@@ -19,7 +19,9 @@ use super::{Group, Op};
 pub const GROUPS: &[Group] = &[
     Group { name: "count one up", make: counting },
     Group { name: "take a reference and give it back", make: references },
-    Group { name: "the exact value, after one more", make: values },
+    Group { name: "the exact value after 1 more", make: values::<1> },
+    Group { name: "the exact value after 100 more", make: values::<100> },
+    Group { name: "the exact value after 1,000 more", make: values::<1_000> },
     Group { name: "look up one of 64 keys", make: lookups },
     Group { name: "a lock around one addition", make: locks },
     Group { name: "take from a free list and give back", make: free_lists },
@@ -71,20 +73,23 @@ fn references() -> Vec<(&'static str, Op)> {
     ]
 }
 
-fn values() -> Vec<(&'static str, Op)> {
+/// How rarely must it be read to be worth it?
+fn values<const TIMES: u32>() -> Vec<(&'static str, Op)> {
     let atomic = AtomicI64::new(0);
     let (sloppy, without) = (SloppyCounter::new(0), without_rseq());
     vec![
         op("AtomicI64", move || {
-            atomic.fetch_add(1, Ordering::Relaxed);
+            for _ in 0..TIMES {
+                atomic.fetch_add(1, Ordering::Relaxed);
+            }
             atomic.load(Ordering::Acquire)
         }),
         op("SloppyCounter", move || {
-            sloppy.increment();
+            (0..TIMES).for_each(|_| sloppy.increment());
             sloppy.value()
         }),
         op("SloppyCounter without rseq", move || {
-            without.increment();
+            (0..TIMES).for_each(|_| without.increment());
             without.value()
         }),
     ]
