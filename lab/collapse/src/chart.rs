@@ -5,6 +5,7 @@ use svg::node::element::{Circle, Line, Polyline, Rectangle, Text, Title};
 
 use crate::Curve;
 use crate::machine::CORES_MAX;
+use crate::scenario::Kernel;
 
 const LEFT: f64 = 70.0;
 const TOP: f64 = 60.0;
@@ -13,12 +14,17 @@ const HEIGHT: f64 = 300.0;
 const BETWEEN: f64 = 90.0;
 
 /// Colours that also differ in brightness.
-const COLOURS: [&str; 3] = ["#d55e00", "#0072b2", "#009e73"];
+const COLOURS: [&str; 4] = ["#d55e00", "#e69f00", "#0072b2", "#009e73"];
 
-/// Exim's messages a second (cores, rate), as the slides' profiles say them: stock, per-core look-up. Of sloppy
-/// counters they have a curve and no number.
-const STUDY: [&[(usize, f64)]; 2] =
-    [&[(40, 10_000.0), (48, 4_000.0)], &[(32, 10_041.0), (48, 11_705.0)]];
+/// Exim's messages a second (cores, rate), as the slides' profiles say them. Of sloppy counters they have a curve
+/// and no number.
+fn study(kernel: Kernel) -> &'static [(usize, f64)] {
+    match kernel {
+        Kernel::Stock => &[(40, 10_000.0), (48, 4_000.0)],
+        Kernel::PerCoreTables => &[(32, 10_041.0), (48, 11_705.0)],
+        Kernel::QueueLock | Kernel::SloppyCounters => &[],
+    }
+}
 
 /// A panel's place and scale.
 struct Panel {
@@ -56,6 +62,9 @@ impl Panel {
     }
 
     fn curve(&self, document: Document, points: &[(usize, f64)], colour: &str) -> Document {
+        if points.is_empty() {
+            return document;
+        }
         let place = |(nr_cores, value): &(usize, f64)| (self.x(*nr_cores), self.y(*value));
         let path = points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}"));
         let stroke = Polyline::new()
@@ -71,7 +80,7 @@ impl Panel {
 
 /// Draws all curves, and the study's.
 pub fn draw(curves: &[Curve]) -> String {
-    let (width, height) = (LEFT + 2.0 * WIDTH + BETWEEN + 20.0, TOP + HEIGHT + 110.0);
+    let (width, height) = (LEFT + 2.0 * WIDTH + BETWEEN + 20.0, TOP + HEIGHT + 130.0);
     let points = |curve: &Curve| {
         curve.points.iter().map(|point| (point.nr_cores, point.throughput)).collect::<Vec<_>>()
     };
@@ -94,9 +103,7 @@ pub fn draw(curves: &[Curve]) -> String {
     );
     for (at, (curve, colour)) in curves.iter().zip(COLOURS).enumerate() {
         document = ours.curve(document, &points(curve), colour);
-        if let Some(points) = STUDY.get(at) {
-            document = theirs.curve(document, points, colour);
-        }
+        document = theirs.curve(document, study(curve.kernel), colour);
         let y = TOP + HEIGHT + 58.0 + 18.0 * at as f64;
         let key =
             Rectangle::new().set("x", LEFT).set("y", y - 9.0).set("width", 12).set("height", 9);
@@ -123,7 +130,7 @@ fn text(x: f64, y: f64, anchor: &str, words: &str) -> Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Kernel, Point};
+    use crate::scenario::Point;
 
     #[test]
     fn every_curve_is_drawn_and_named() {
@@ -135,7 +142,7 @@ mod tests {
             assert!(drawn.contains(kernel.name()), "{drawn}");
         }
         // Two points of each, and the four that the study says.
-        assert_eq!(drawn.matches("<circle").count(), 3 * 2 + 4);
+        assert_eq!(drawn.matches("<circle").count(), Kernel::ALL.len() * 2 + 4);
         assert!(!drawn.contains("NaN"));
     }
 

@@ -14,7 +14,7 @@ use clap::Parser;
 use machine::{CORES_MAX, Machine};
 use scenario::{Kernel, Load, Point};
 
-/// Look mounts up on 1 to 48 modelled cores: behind a ticket lock, then with the study's cures
+/// Look mounts up on 1 to 48 modelled cores: behind a ticket lock, then with its cures
 #[derive(Debug, Parser)]
 #[command(name = "quartier-collapse")]
 struct Cli {
