@@ -9,7 +9,7 @@ use crate::address::Walk;
 use crate::cost::Clock;
 use crate::geometry::WritePolicy;
 use crate::kinds::{Access, Event, Kind, Mode, Owner};
-use crate::meter::{Meter, UNCOUNTED};
+use crate::meter::{Meter, NR_PLANES, UNCOUNTED};
 use crate::system::{Near, Sets, System};
 use crate::tags::{Level, Recent, State};
 use crate::tlb::{Page, Tlb};
@@ -151,6 +151,13 @@ impl Cpu {
         for vaddr in lines(vaddr, bytes, self.line_shift) {
             self.data_line(vaddr, access, mode, walker);
         }
+    }
+
+    /// The cycles that accesses of this CPU have stalled it for so far, counted or not, in thousandths. An
+    /// access's own are the difference.
+    #[must_use]
+    pub fn modelled_stall_millicycles(&self) -> u64 {
+        (0..NR_PLANES).map(|plane| self.meter.event(plane, Event::ModelledStallMillicycles)).sum()
     }
 
     /// The physical address of data, if its page is in the first TLB: there it is after an access.

@@ -1,0 +1,127 @@
+//! Per-CPU tables of pointers by number, and free lists of pointers.
+
+use std::ffi::{c_int, c_void};
+
+use super::{Pointer, tell};
+use crate::{FreeList, PerCpuTable};
+
+type Table = PerCpuTable<u64, Pointer>;
+type List = FreeList<Pointer>;
+
+#[unsafe(no_mangle)]
+extern "C" fn quartier_table_new(slots_per_cpu: usize) -> *mut Table {
+    let table = if slots_per_cpu == 0 { Table::new() } else { Table::with_slots(slots_per_cpu) };
+    Box::into_raw(Box::new(table))
+}
+
+/// # Safety
+/// `table` is null, or was made and is used no more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_table_free(table: *mut Table) {
+    // SAFETY: the caller's promise.
+    unsafe { super::free(table) };
+}
+
+/// # Safety
+/// `table` is null, or was made and not freed; `to` is null or may be written.
+unsafe fn answer(
+    table: *const Table,
+    to: *mut *mut c_void,
+    ask: impl FnOnce(&Table) -> Option<Pointer>,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(table) = (unsafe { table.as_ref() }) else { return -libc::EINVAL };
+    let Some(value) = ask(table) else { return 0 };
+    // SAFETY: the caller's promise.
+    unsafe { tell(to, value.get()) };
+    1
+}
+
+/// # Safety
+/// `table` is null, or was made and not freed; `value` is null or may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_table_get(
+    table: *const Table,
+    key: u64,
+    value: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { answer(table, value, |table| table.get(&key)) }
+}
+
+/// # Safety
+/// `table` is null, or was made and not freed; `before` is null or may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_table_insert(
+    table: *const Table,
+    key: u64,
+    value: *mut c_void,
+    before: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { answer(table, before, |table| table.insert(key, Pointer(value))) }
+}
+
+/// # Safety
+/// `table` is null, or was made and not freed; `before` is null or may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_table_remove(
+    table: *const Table,
+    key: u64,
+    before: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { answer(table, before, |table| table.remove(&key)) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn quartier_free_list_new(own_max: usize, shared_max: usize) -> *mut List {
+    Box::into_raw(Box::new(List::new(own_max, shared_max)))
+}
+
+/// # Safety
+/// `list` is null, or was made and is used no more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_free_list_free(list: *mut List) {
+    // SAFETY: the caller's promise.
+    unsafe { super::free(list) };
+}
+
+/// # Safety
+/// `list` is null, or was made and not freed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_free_list_push(list: *const List, thing: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(list) = (unsafe { list.as_ref() }).filter(|_| !thing.is_null()) else {
+        return -libc::EINVAL;
+    };
+    list.push(Pointer(thing)).map_or(-libc::ENOSPC, |()| 0)
+}
+
+/// # Safety
+/// `list` is null, or was made and not freed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_free_list_pop(list: *const List) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let thing = unsafe { list.as_ref() }.and_then(List::pop);
+    thing.map_or(std::ptr::null_mut(), Pointer::get)
+}
+
+/// # Safety
+/// `list` is null, or was made and not freed; `each` may be called with its things and `context`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_free_list_take_all(
+    list: *const List,
+    each: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    context: *mut c_void,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let all = unsafe { list.as_ref() }.map(List::take_all).unwrap_or_default();
+    for thing in &all {
+        if let Some(each) = each {
+            // SAFETY: the caller's promise.
+            unsafe { each(thing.get(), context) };
+        }
+    }
+    all.len()
+}
