@@ -107,7 +107,7 @@ class PolicyTest {
         Simulation simulation = overload(() -> Target.protect("light", MS), classFor("light"), classFor("heavy"))
                 .run(10 * S);
         assertBelow(1.2 * p95Alone(), simulation.p95Millis("light"));
-        assertEquals(0.02, simulation.takeShare("heavy"), 0.015, "even so the others get something");
+        assertTrue(simulation.takeShare("heavy") > 0.015, "even so the others get something");
     }
 
     @Test

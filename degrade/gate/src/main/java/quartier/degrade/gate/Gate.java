@@ -68,6 +68,12 @@ public final class Gate {
         return taken;
     }
 
+    /** A stamped lock that may have been taken: a stamp of zero is none. */
+    public static long held(long stamp) {
+        held(stamp != 0);
+        return stamp;
+    }
+
     /**
      * A request begins on this thread.
      *
