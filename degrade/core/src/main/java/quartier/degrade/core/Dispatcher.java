@@ -144,8 +144,9 @@ public final class Dispatcher {
         return nrFaults.get();
     }
 
-    public void countFault() {
-        nrFaults.incrementAndGet();
+    /** Returns how many there are now. */
+    public long countFault() {
+        return nrFaults.incrementAndGet();
     }
 
     /** Changes the state, then does what follows from that: sets the flag, wakes whose turn it is. */

@@ -25,8 +25,11 @@ public final class Job {
     volatile State state = State.NEW;
     volatile boolean asked;
 
-    /** The kernel's number of the thread, or 0 where it is not known. Of use to whoever probes it. */
-    public volatile long kernelThread;
+    /** The kernel's number of the thread, or 0 where it is not known. */
+    volatile long kernelThread;
+    /** What a probe saw last, and when; its own business. */
+    public long seenCpuNanos;
+    public long seenNanos;
 
     Job(RunQueue queue, Thread thread, long nowNanos) {
         this.queue = queue;
@@ -42,6 +45,14 @@ public final class Job {
 
     public Thread thread() {
         return thread;
+    }
+
+    public WorkClass workClass() {
+        return queue.workClass();
+    }
+
+    public long kernelThread() {
+        return kernelThread;
     }
 
     public String className() {

@@ -1,0 +1,35 @@
+package trial;
+
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.Executors;
+import java.util.function.Supplier;
+
+/** The services on the JDK's own server. Prints its port. */
+public final class JdkServerMain {
+    private JdkServerMain() {}
+
+    public static void main(String[] arguments) throws Exception {
+        HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 100);
+        server.setExecutor(Executors.newFixedThreadPool(64));
+        serve(server, "/light", Services::light);
+        serve(server, "/heavy", Services::heavy);
+        serve(server, "/failing", () -> {
+            throw new IllegalStateException("the application's own");
+        });
+        server.start();
+        System.out.println("port " + server.getAddress().getPort());
+    }
+
+    private static void serve(HttpServer server, String path, Supplier<String> service) {
+        server.createContext(path, exchange -> {
+            try (exchange) {
+                byte[] answer = service.get().getBytes(StandardCharsets.UTF_8);
+                exchange.sendResponseHeaders(200, answer.length);
+                exchange.getResponseBody().write(answer);
+            }
+        });
+    }
+}

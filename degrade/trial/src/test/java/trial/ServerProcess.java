@@ -1,0 +1,125 @@
+package trial;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** An unmodified server in a JVM of its own, with or without the agent. */
+final class ServerProcess implements AutoCloseable {
+    private static final Path JAR = Path.of(System.getProperty("agent.jar")).normalize();
+    private static final Pattern METRICS = Pattern.compile("metrics at .*:(\\d+)/metrics");
+    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(30);
+
+    private final Process process;
+    private final StringBuffer output = new StringBuffer();
+    private final StringBuffer errors = new StringBuffer();
+    final Path config;
+    final int port;
+
+    /** @param config what the agent's file says; null for a server without an agent */
+    ServerProcess(Class<?> main, String config) throws Exception {
+        this.config = Files.createTempFile("degrade", ".toml");
+        List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString()));
+        if (config != null) {
+            Files.writeString(this.config, config);
+            command.add("-javaagent:" + JAR + "=" + this.config);
+        }
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
+        process = new ProcessBuilder(command).start();
+        collect(process.getInputStream(), output);
+        collect(process.getErrorStream(), errors);
+        port = Integer.parseInt(await(output, Pattern.compile("port (\\d+)")).group(1));
+    }
+
+    private static void collect(java.io.InputStream stream, StringBuffer text) {
+        Thread thread = new Thread(() -> {
+            try (var reader = new BufferedReader(new InputStreamReader(stream, StandardCharsets.UTF_8))) {
+                reader.lines().forEach(line -> text.append(line).append('\n'));
+            } catch (IOException | java.io.UncheckedIOException closed) {
+                // The process has ended.
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private Matcher await(StringBuffer text, Pattern pattern) throws InterruptedException {
+        long beganNanos = System.nanoTime();
+        while (true) {
+            Matcher matcher = pattern.matcher(text.toString());
+            if (matcher.find()) {
+                return matcher;
+            }
+            if (!process.isAlive() || System.nanoTime() - beganNanos > PATIENCE_NANOS) {
+                throw new AssertionError("no " + pattern + " in:\n" + output + errors);
+            }
+            Thread.sleep(10);
+        }
+    }
+
+    /** Waits until the agent has said something like this since the last time. */
+    void awaitSaid(String regex) throws InterruptedException {
+        int end = await(errors, Pattern.compile(regex)).end();
+        errors.delete(0, end);
+    }
+
+    String said() {
+        return errors.toString();
+    }
+
+    void configure(String text, String answer) throws Exception {
+        Files.writeString(config, text);
+        awaitSaid(answer);
+    }
+
+    /** Runs the jar as a person would: attach or detach. Returns its exit code. */
+    int tell(String... arguments) throws Exception {
+        List<String> command = new ArrayList<>(
+                List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-jar", JAR.toString()));
+        command.addAll(List.of(arguments));
+        Process told = new ProcessBuilder(command).redirectErrorStream(true).start();
+        String said = new String(told.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        if (told.waitFor() != 0) {
+            errors.append(said);
+        }
+        return told.exitValue();
+    }
+
+    String pid() {
+        return Long.toString(process.pid());
+    }
+
+    Load.Answer get(String path) throws IOException {
+        return Load.get(port, path);
+    }
+
+    String metrics() throws Exception {
+        return Load.get(Integer.parseInt(await(errors, METRICS).group(1)), "/metrics").body();
+    }
+
+    /** One value of the metrics. */
+    double metric(String line) throws Exception {
+        return metrics().lines()
+                .filter(found -> found.startsWith("quartier_degrade_" + line + " "))
+                .mapToDouble(found -> Double.parseDouble(found.substring(found.lastIndexOf(' '))))
+                .findFirst()
+                .orElseThrow(() -> new AssertionError("no metric " + line));
+    }
+
+    @Override
+    public void close() throws Exception {
+        process.destroy();
+        if (!process.waitFor(10, TimeUnit.SECONDS)) {
+            process.destroyForcibly().waitFor();
+        }
+        Files.delete(config);
+    }
+}
