@@ -11,30 +11,53 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
 
-/** Clients of one server on loopback, each asking again as soon as it is answered, for a given time. */
+/**
+ * Clients of one server on loopback, each asking again as soon as it is answered, until each path was answered
+ * often enough: a machine that is busy with other things takes longer, and sees no less.
+ */
 final class Load {
+    private static final long PATIENCE_NANOS = 60_000_000_000L;
+
     private final int port;
     private final List<Thread> threads = new ArrayList<>();
     private final Map<String, ConcurrentLinkedQueue<Long>> latencies = new ConcurrentHashMap<>();
     private final ConcurrentLinkedQueue<String> failures = new ConcurrentLinkedQueue<>();
-    private final long untilNanos;
-    /** What happened before this is warming up. */
-    private final long fromNanos;
+    private final Map<String, Integer> wanted = new ConcurrentHashMap<>();
+    private final AtomicBoolean stopped = new AtomicBoolean();
+    private final long untilNanos = System.nanoTime() + PATIENCE_NANOS;
 
-    Load(int port, long warmUpMillis, long millis) {
+    Load(int port) {
         this.port = port;
-        this.fromNanos = System.nanoTime() + warmUpMillis * 1_000_000;
-        this.untilNanos = fromNanos + millis * 1_000_000;
     }
 
-    Load clients(int nr, String path) {
+    /** So many clients, and so many answers that are wanted at least. */
+    Load clients(int nr, String path, int nrAnswers) {
+        wanted.put(path, nrAnswers);
         latencies.put(path, new ConcurrentLinkedQueue<>());
         for (int at = 0; at < nr; at++) {
             Thread thread = new Thread(() -> ask(path));
             threads.add(thread);
         }
         return this;
+    }
+
+    /** Runs in the background. */
+    Thread start() {
+        Thread thread = new Thread(() -> {
+            try {
+                run();
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        });
+        thread.start();
+        return thread;
+    }
+
+    void stop() {
+        stopped.set(true);
     }
 
     Load run() throws InterruptedException {
@@ -45,8 +68,14 @@ final class Load {
         return this;
     }
 
+    private boolean isDone() {
+        return stopped.get()
+                || System.nanoTime() - untilNanos >= 0
+                || wanted.entrySet().stream().allMatch(path -> nr(path.getKey()) >= path.getValue());
+    }
+
     private void ask(String path) {
-        while (System.nanoTime() - untilNanos < 0) {
+        while (!isDone()) {
             long beganNanos = System.nanoTime();
             try {
                 Answer answer = get(port, path);
@@ -56,10 +85,7 @@ final class Load {
             } catch (IOException thrown) {
                 failures.add(path + ": " + thrown);
             }
-            long endedNanos = System.nanoTime();
-            if (beganNanos - fromNanos >= 0) {
-                latencies.get(path).add(endedNanos - beganNanos);
-            }
+            latencies.get(path).add(System.nanoTime() - beganNanos);
         }
     }
 

@@ -21,6 +21,7 @@ final class ServerProcess implements AutoCloseable {
     private final Process process;
     private final StringBuffer output = new StringBuffer();
     private final StringBuffer errors = new StringBuffer();
+    private int metricsPort;
     final Path config;
     final int port;
 
@@ -37,6 +38,9 @@ final class ServerProcess implements AutoCloseable {
         collect(process.getInputStream(), output);
         collect(process.getErrorStream(), errors);
         port = Integer.parseInt(await(output, Pattern.compile("port (\\d+)")).group(1));
+        if (config != null && config.contains("metrics_port")) {
+            metricsPort = Integer.parseInt(await(errors, METRICS).group(1));
+        }
     }
 
     private static void collect(java.io.InputStream stream, StringBuffer text) {
@@ -71,6 +75,11 @@ final class ServerProcess implements AutoCloseable {
         errors.delete(0, end);
     }
 
+    /** After the agent was put in while the server ran. */
+    void awaitMetrics() throws InterruptedException {
+        metricsPort = Integer.parseInt(await(errors, METRICS).group(1));
+    }
+
     String said() {
         return errors.toString();
     }
@@ -102,7 +111,7 @@ final class ServerProcess implements AutoCloseable {
     }
 
     String metrics() throws Exception {
-        return Load.get(Integer.parseInt(await(errors, METRICS).group(1)), "/metrics").body();
+        return Load.get(metricsPort, "/metrics").body();
     }
 
     /** One value of the metrics. */
@@ -112,6 +121,17 @@ final class ServerProcess implements AutoCloseable {
                 .mapToDouble(found -> Double.parseDouble(found.substring(found.lastIndexOf(' '))))
                 .findFirst()
                 .orElseThrow(() -> new AssertionError("no metric " + line));
+    }
+
+    /** Waits until it is there: a client has its answer before the server has finished. */
+    void awaitMetric(String line, double atLeast) throws Exception {
+        long beganNanos = System.nanoTime();
+        while (metric(line) < atLeast || atLeast == 0 && metric(line) > 0) {
+            if (System.nanoTime() - beganNanos > PATIENCE_NANOS) {
+                throw new AssertionError(line + " does not come to " + atLeast + ":\n" + metrics() + errors);
+            }
+            Thread.sleep(20);
+        }
     }
 
     @Override
