@@ -3,6 +3,7 @@ package trial;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.HttpURLConnection;
+import java.net.Proxy;
 import java.net.URI;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -92,7 +93,8 @@ final class Load {
     record Answer(int code, String retryAfter, String body) {}
 
     static Answer get(int port, String path) throws IOException {
-        var connection = (HttpURLConnection) URI.create("http://127.0.0.1:" + port + path).toURL().openConnection();
+        var url = URI.create("http://localhost:" + port + path).toURL();
+        var connection = (HttpURLConnection) url.openConnection(Proxy.NO_PROXY);
         connection.setReadTimeout(30_000);
         int code = connection.getResponseCode();
         try (InputStream body = code < 400 ? connection.getInputStream() : connection.getErrorStream()) {

@@ -222,6 +222,32 @@ class DispatcherStressTest {
         assertTrue(dispatcher.report().stream().allMatch(report -> report.nrPresent() == 0));
     }
 
+    /** The JDKs that still can. */
+    @Test
+    @SuppressWarnings({"removal", "deprecation"})
+    void aThreadThatIsKilledWhileItWaitsLeavesNothing() throws Exception {
+        Dispatcher dispatcher = dispatcher(1, 60_000 * MS, Fair::new);
+        try (Controller controller = new Controller(dispatcher, ALL_BUSY)) {
+            Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);
+            Thread waiter = new Thread(() -> dispatcher.enter(Simulation.requestOf("a"), 0));
+            waiter.setUncaughtExceptionHandler((thread, expected) -> {});
+            waiter.start();
+            while (waiter.getState() != Thread.State.TIMED_WAITING) {
+                Thread.onSpinWait();
+            }
+            try {
+                waiter.stop();
+            } catch (UnsupportedOperationException newer) {
+                dispatcher.leave(holder);
+                waiter.join();
+                return;
+            }
+            waiter.join();
+            dispatcher.leave(holder);
+        }
+        assertTrue(dispatcher.report().stream().allMatch(r -> r.nrPresent() == 0 && r.nrWaiting() == 0));
+    }
+
     @Test
     void aStackThatIsNearlyFullIsNoPlaceToYield() throws Exception {
         Dispatcher dispatcher = dispatcher(1, 50 * MS, Fair::new);
