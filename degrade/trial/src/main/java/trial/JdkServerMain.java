@@ -4,16 +4,17 @@ import com.sun.net.httpserver.HttpServer;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 import java.util.function.Supplier;
 
-/** The services on the JDK's own server. Prints its port. */
+/** The services on the JDK's own server; with {@code virtual}, on virtual threads. Prints its port. */
 public final class JdkServerMain {
     private JdkServerMain() {}
 
     public static void main(String[] arguments) throws Exception {
         HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 100);
-        server.setExecutor(Executors.newFixedThreadPool(64));
+        server.setExecutor(arguments.length > 0 ? virtualThreads() : Executors.newFixedThreadPool(64));
         serve(server, "/light", Services::light);
         serve(server, "/heavy", Services::heavy);
         serve(server, "/failing", () -> {
@@ -21,6 +22,11 @@ public final class JdkServerMain {
         });
         server.start();
         System.out.println("port " + server.getAddress().getPort());
+    }
+
+    /** Newer than the JDK that this is compiled for. */
+    private static Executor virtualThreads() throws ReflectiveOperationException {
+        return (Executor) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
     }
 
     private static void serve(HttpServer server, String path, Supplier<String> service) {

@@ -19,7 +19,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * often enough: a machine that is busy with other things takes longer, and sees no less.
  */
 final class Load {
-    private static final long PATIENCE_NANOS = 60_000_000_000L;
+    private static final long PATIENCE_NANOS = 240_000_000_000L;
 
     private final int port;
     private final List<Thread> threads = new ArrayList<>();

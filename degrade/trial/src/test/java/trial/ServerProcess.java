@@ -15,6 +15,9 @@ import java.util.regex.Pattern;
 /** An unmodified server in a JVM of its own, with or without the agent. */
 final class ServerProcess implements AutoCloseable {
     private static final Path JAR = Path.of(System.getProperty("agent.jar")).normalize();
+    /** Another JDK than the one that builds: -Dtrial.java.home=FOLDER. */
+    private static final String JAVA =
+            Path.of(System.getProperty("trial.java.home", System.getProperty("java.home")), "bin", "java").toString();
     private static final Pattern METRICS = Pattern.compile("metrics at .*:(\\d+)/metrics");
     private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(30);
 
@@ -26,14 +29,15 @@ final class ServerProcess implements AutoCloseable {
     final int port;
 
     /** @param config what the agent's file says; null for a server without an agent */
-    ServerProcess(Class<?> main, String config) throws Exception {
+    ServerProcess(Class<?> main, String config, String... arguments) throws Exception {
         this.config = Files.createTempFile("degrade", ".toml");
-        List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString()));
+        List<String> command = new ArrayList<>(List.of(JAVA));
         if (config != null) {
             Files.writeString(this.config, config);
             command.add("-javaagent:" + JAR + "=" + this.config);
         }
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
+        command.addAll(List.of(arguments));
         process = new ProcessBuilder(command).start();
         collect(process.getInputStream(), output);
         collect(process.getErrorStream(), errors);
@@ -91,8 +95,7 @@ final class ServerProcess implements AutoCloseable {
 
     /** Runs the jar as a person would: attach or detach. Returns its exit code. */
     int tell(String... arguments) throws Exception {
-        List<String> command = new ArrayList<>(
-                List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-jar", JAR.toString()));
+        List<String> command = new ArrayList<>(List.of(JAVA, "-jar", JAR.toString()));
         command.addAll(List.of(arguments));
         Process told = new ProcessBuilder(command).redirectErrorStream(true).start();
         String said = new String(told.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -100,6 +103,14 @@ final class ServerProcess implements AutoCloseable {
             errors.append(said);
         }
         return told.exitValue();
+    }
+
+    /** Whether its JVM has virtual threads. */
+    static boolean hasVirtualThreads() throws Exception {
+        Process asked = new ProcessBuilder(JAVA, "--version").start();
+        String version = new String(asked.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        Matcher major = Pattern.compile(" (\\d+)").matcher(version);
+        return major.find() && Integer.parseInt(major.group(1)) >= 21;
     }
 
     String pid() {

@@ -4,16 +4,23 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import com.sun.tools.attach.VirtualMachine;
 import java.nio.file.Files;
 import java.util.List;
+import javax.management.Attribute;
+import javax.management.ObjectName;
+import javax.management.remote.JMXConnector;
+import javax.management.remote.JMXConnectorFactory;
+import javax.management.remote.JMXServiceURL;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Real servers in JVMs of their own, unmodified, with the agent's jar. */
-@Timeout(120)
+@Timeout(240)
 class ServerTest {
     private static final String CLASSES = classes(9, 1);
     private static final int MANY = 1_000_000;
@@ -153,6 +160,37 @@ class ServerTest {
             assertTrue(server.metric("would_reject_total{class=\"heavy\"}") > 0, server.metrics());
             assertEquals(0, server.metric("waited_seconds_total{class=\"heavy\"}"));
             assertFalse(server.metrics().contains("target_p95_seconds{"), "no target is no line");
+        }
+    }
+
+    @Test
+    void jmxShowsAndSwitches() throws Exception {
+        try (ServerProcess server = new ServerProcess(JdkServerMain.class, CLASSES)) {
+            VirtualMachine machine = VirtualMachine.attach(server.pid());
+            String address = machine.startLocalManagementAgent();
+            machine.detach();
+            try (JMXConnector connector = JMXConnectorFactory.connect(new JMXServiceURL(address))) {
+                var beans = connector.getMBeanServerConnection();
+                ObjectName agent = new ObjectName("quartier.degrade:type=Agent");
+                assertEquals("on", beans.getAttribute(agent, "Mode"));
+                beans.setAttribute(agent, new Attribute("Mode", "off"));
+                server.awaitSaid("mode off, as somebody said by JMX");
+                assertEquals("off", beans.getAttribute(agent, "Mode"));
+                assertEquals(200, server.get("/light").code());
+                server.awaitMetric("completed_total{class=\"light\"}", 1);
+                assertTrue(beans.getAttribute(agent, "Classes").toString().contains("p95_seconds"));
+            }
+        }
+    }
+
+    @Test
+    void virtualThreadsAreJobsToo() throws Exception {
+        assumeTrue(ServerProcess.hasVirtualThreads(), "a JDK with virtual threads: -Dtrial.java.home=FOLDER");
+        try (ServerProcess server = new ServerProcess(JdkServerMain.class, CLASSES, "virtual")) {
+            assertEquals(List.of(), load(server, 60, 20).run().failures());
+            assertTrue(server.metric("yields_total{class=\"heavy\"}") > 0, server.metrics());
+            server.awaitMetric("present{class=\"heavy\"}", 0);
+            assertEquals(0, server.metric("faults_total"), server.said());
         }
     }
 }

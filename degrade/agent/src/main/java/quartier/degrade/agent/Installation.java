@@ -3,6 +3,7 @@ package quartier.degrade.agent;
 import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 import java.nio.file.Path;
+import javax.management.JMException;
 import quartier.degrade.config.Config;
 import quartier.degrade.config.ConfigException;
 import quartier.degrade.config.ConfigReader;
@@ -20,6 +21,7 @@ final class Installation {
     private final Weaving weaving;
     private final ConfigWatch watch;
     private MetricsServer metrics;
+    private Jmx jmx;
     private Config config;
 
     private Installation(Path file, Config config, Instrumentation instrumentation) {
@@ -55,6 +57,7 @@ final class Installation {
         controller.start();
         watch.start();
         serveMetrics();
+        registerWithJmx();
         weaving.begin();
         // From now on, requests that begin are jobs: all that they call is woven, and counts what it holds.
         Gate.connect(new DispatcherHook(dispatcher));
@@ -63,7 +66,7 @@ final class Installation {
 
     private static String described(Settings settings) {
         return settings.nrPermits() + " permits, " + settings.classes().size() + " classes, mode "
-                + settings.mode().name().toLowerCase(java.util.Locale.ROOT).replace('_', '-');
+                + Jmx.word(settings.mode());
     }
 
     private void serveMetrics() {
@@ -76,6 +79,14 @@ final class Installation {
         } catch (IOException | LinkageError thrown) {
             Say.say("no metrics: port " + config.metricsPort().getAsInt() + " cannot be served (" + thrown
                     + "); choose another metrics_port, and a JVM with the module jdk.httpserver");
+        }
+    }
+
+    private void registerWithJmx() {
+        try {
+            jmx = new Jmx(dispatcher);
+        } catch (JMException | LinkageError thrown) {
+            Say.say("not seen in JMX (" + thrown + "); the rest works");
         }
     }
 
@@ -114,6 +125,9 @@ final class Installation {
         watch.stop();
         if (metrics != null) {
             metrics.close();
+        }
+        if (jmx != null) {
+            jmx.close();
         }
         weaving.end();
         Say.say("taken out");

@@ -43,6 +43,7 @@ final class OpenMetrics {
         single(text, "points", "gauge", "", "Yield points in them", weaving.nrPoints());
         single(text, "classes_left", "gauge", "", "Classes that could not be woven", weaving.nrRefused());
         single(text, "faults", "counter", "_total", "Faults of ours; the requests ran on", dispatcher.nrFaults());
+        single(text, "opened", "counter", "_total", "Times that the controller was late, and everybody ran", dispatcher.nrOpened());
         single(text, "reloads", "counter", "_total", "Configurations that were taken over", watch.nrReloads());
         single(text, "reloads_refused", "counter", "_total", "Configurations that were wrong", watch.nrRefused());
         return text.append("# EOF\n").toString();

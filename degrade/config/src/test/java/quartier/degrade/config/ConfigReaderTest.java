@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.OptionalInt;
@@ -82,6 +83,17 @@ class ConfigReaderTest {
         assertEquals(0.2, light.minimumShare());
         assertEquals(5, light.priority());
         assertTrue(light.rule().headers().get("X-Tier").fits("gold"));
+    }
+
+    @Test
+    void theReadmesFileIsOne() throws Exception {
+        String readme = Files.readString(Path.of("../README.md"));
+        String example = readme.substring(readme.indexOf("```toml") + 7, readme.indexOf("```\n\nWithout"));
+        assertEquals("light", parse(example).settings().classes().get(0).name());
+        // The parts that this policy does not use are right too.
+        String curve = example.replace("\"protect\"", "\"curve\"") + "[[class]]\nname = \"heavy\"\npaths = \"/h\"\n";
+        assertInstanceOf(Target.class, parse(curve).settings().policy().get());
+        parse(example.replace("\"protect\"", "\"priority\""));
     }
 
     @Test

@@ -139,6 +139,15 @@ public final class Dispatcher {
         return locked(() -> ClassReport.of(scheduler, clock.getAsLong()));
     }
 
+    public Settings settings() {
+        return locked(scheduler::settings);
+    }
+
+    /** How often the controller was late, and everybody ran. */
+    public long nrOpened() {
+        return locked(scheduler::nrOpened);
+    }
+
     /** How often something of ours went wrong and the request ran on. */
     public long nrFaults() {
         return nrFaults.get();

@@ -20,6 +20,7 @@ public final class Scheduler {
 
     /** A look at a thread says nothing before it had time to wake up. */
     private static final long LOOK_AFTER_NANOS = 1_000_000;
+    private static final long LOOK_AGAIN_MAX_NANOS = 50_000_000;
     /** A question that nobody answers slows down everybody at their points, so it is withdrawn for a while. */
     private static final long ASK_NANOS = 1_000_000;
     private static final int UNANSWERED_MAX = 4;
@@ -34,6 +35,7 @@ public final class Scheduler {
     private final List<Job> granted = new ArrayList<>();
     private int nrWaiting;
     private boolean open;
+    private long nrOpened;
 
     public Scheduler(Settings settings) {
         configure(settings, 0);
@@ -295,13 +297,19 @@ public final class Scheduler {
             long quietNanos = nowNanos - Math.max(job.sinceNanos, job.lookedNanos);
             if (job.asked) {
                 ask(job, nowNanos);
-            } else if (quietNanos >= settings.sliceNanos()) {
+            } else if (quietNanos >= lookAgainNanos(job, nowNanos)) {
                 job.lookedNanos = nowNanos;
                 if (probe.hasRun(job)) {
                     ask(job, nowNanos);
                 }
             }
         }
+    }
+
+    /** A slice, and the longer the longer it has been loose: hundreds may be blocked for minutes. */
+    private long lookAgainNanos(Job job, long nowNanos) {
+        long laterNanos = Math.min((nowNanos - job.sinceNanos) / 8, LOOK_AGAIN_MAX_NANOS);
+        return Math.max(settings.sliceNanos(), laterNanos);
     }
 
     private void ask(Job job, long nowNanos) {
@@ -325,6 +333,7 @@ public final class Scheduler {
 
     /** Lets everybody run who is there, and who comes, until {@link #close}. */
     public void open(long nowNanos) {
+        nrOpened += open ? 0 : 1;
         open = true;
         release(nowNanos);
     }
@@ -380,6 +389,11 @@ public final class Scheduler {
 
     public Policy policy() {
         return policy;
+    }
+
+    /** How often everybody was let run. */
+    public long nrOpened() {
+        return nrOpened;
     }
 
     public boolean isOpen() {
