@@ -18,8 +18,8 @@ import java.util.function.Supplier;
  * <p>{@code java -cp ... trial.Overhead AGENT_JAR [PAIRS]}
  */
 public final class Overhead {
-    private static final int NR_WARM_UP = 400;
-    private static final int NR_MEASURED = 300;
+    private static final int NR_WARM_UP = 200;
+    private static final int NR_MEASURED = 150;
 
     private Overhead() {}
 

@@ -50,17 +50,32 @@ final class Weaving implements ClassFileTransformer {
     }
 
     private void retransform() {
+        List<Class<?>> selected = new ArrayList<>();
         for (Class<?> loaded : instrumentation.getAllLoadedClasses()) {
-            boolean ours = instrumentation.isModifiableClass(loaded)
+            if (instrumentation.isModifiableClass(loaded)
                     && !loaded.isInterface() && !loaded.isHidden()
-                    && (entry(loaded.getName()) != null || isSelected(loaded.getName(), loaded.getClassLoader()));
-            if (ours) {
-                try {
-                    instrumentation.retransformClasses(loaded);
-                } catch (UnmodifiableClassException | LinkageError | UnsupportedOperationException refused) {
+                    && (entry(loaded.getName()) != null || isSelected(loaded.getName(), loaded.getClassLoader()))) {
+                selected.add(loaded);
+            }
+        }
+        // All at once, for each time stops every thread; if one of them will not, each by itself.
+        if (!retransform(selected.toArray(Class<?>[]::new))) {
+            for (Class<?> each : selected) {
+                if (!retransform(each)) {
                     nrRefused.incrementAndGet();
                 }
             }
+        }
+    }
+
+    private boolean retransform(Class<?>... classes) {
+        try {
+            if (classes.length > 0) {
+                instrumentation.retransformClasses(classes);
+            }
+            return true;
+        } catch (UnmodifiableClassException | LinkageError | UnsupportedOperationException refused) {
+            return false;
         }
     }
 
