@@ -222,6 +222,33 @@ class DispatcherStressTest {
         assertTrue(dispatcher.report().stream().allMatch(report -> report.nrPresent() == 0));
     }
 
+    /** Without being woken it would look by itself after a tenth of a second, so the quickest of many tells. */
+    @Test
+    void whoseTurnItIsIsWokenAtOnce() throws Exception {
+        Dispatcher dispatcher = dispatcher(1, 60_000 * MS, Fair::new);
+        long quickestNanos = Long.MAX_VALUE;
+        try (Controller controller = new Controller(dispatcher, ALL_BUSY)) {
+            for (int at = 0; at < 10; at++) {
+                Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);
+                AtomicLong ranNanos = new AtomicLong();
+                Thread waiter = new Thread(() -> {
+                    Job job = dispatcher.enter(Simulation.requestOf("a"), 0);
+                    ranNanos.set(System.nanoTime());
+                    dispatcher.leave(job);
+                });
+                waiter.start();
+                while (waiter.getState() != Thread.State.TIMED_WAITING) {
+                    Thread.onSpinWait();
+                }
+                long leftNanos = System.nanoTime();
+                dispatcher.leave(holder);
+                waiter.join();
+                quickestNanos = Math.min(quickestNanos, ranNanos.get() - leftNanos);
+            }
+        }
+        assertTrue(quickestNanos < 50 * MS, "woken after " + quickestNanos + " ns");
+    }
+
     /** The JDKs that still can. */
     @Test
     @SuppressWarnings({"removal", "deprecation"})
