@@ -7,9 +7,9 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 
-/** Has the file read again when it was written. */
+/** Has the file read again when it was written. One that changed since the last look may be half written: not yet. */
 final class ConfigWatch {
-    private static final long LOOK_NANOS = 500_000_000;
+    private static final long LOOK_NANOS = 250_000_000;
 
     private final Path file;
     private final BooleanSupplier reload;
@@ -35,9 +35,12 @@ final class ConfigWatch {
     }
 
     private void run() {
+        Object last = seen;
         while (!stopped) {
             Object now = stamp();
-            if (!now.equals(seen)) {
+            boolean settled = now.equals(last);
+            last = now;
+            if (settled && !now.equals(seen)) {
                 seen = now;
                 (reload.getAsBoolean() ? nrReloads : nrRefused).incrementAndGet();
             }
@@ -48,8 +51,7 @@ final class ConfigWatch {
     /** What is written anew is later, or longer, or another file under the same name. */
     private Object stamp() {
         try {
-            var attributes = Files.readAttributes(file, "unix:lastModifiedTime,size,ino");
-            return attributes;
+            return Files.readAttributes(file, "unix:lastModifiedTime,size,ino");
         } catch (IOException | UnsupportedOperationException gone) {
             return "not there";
         }

@@ -43,7 +43,8 @@ public final class Dispatcher {
     /** A request begins on this thread. Returns its job, DONE if it is sent away; waits for its turn. */
     public Job enter(Request request, long kernelThread) {
         long nowNanos = clock.getAsLong();
-        Job job = locked(() -> scheduler.job(request, Thread.currentThread(), nowNanos));
+        // Rules ask the server about its request: not under the lock.
+        Job job = scheduler.job(request, Thread.currentThread(), nowNanos);
         job.kernelThread = kernelThread;
         try {
             if (locked(() -> scheduler.arrive(job, nowNanos)) == Verdict.WAIT) {
@@ -98,6 +99,9 @@ public final class Dispatcher {
                 interrupted |= Thread.interrupted();
             }
         } finally {
+            // Somebody may have unparked this thread for the program's own sake meanwhile, and this wait has taken
+            // that. A park that returns without reason is allowed; one that never returns is not.
+            LockSupport.unpark(Thread.currentThread());
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }

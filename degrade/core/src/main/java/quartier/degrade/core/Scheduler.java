@@ -27,7 +27,8 @@ public final class Scheduler {
 
     private Settings settings;
     private Policy policy;
-    private Classifier classifier;
+    /** Read without the lock. */
+    private volatile Classifier classifier;
     private final List<RunQueue> queues = new ArrayList<>();
     private final Set<Job> running = new LinkedHashSet<>();
     private final Set<Job> loose = new LinkedHashSet<>();
@@ -77,13 +78,17 @@ public final class Scheduler {
         return null;
     }
 
-    /** A job for a request on this thread. It is not there before it arrives. */
+    /** A job for a request on this thread. It is not there before it arrives. This alone may be called by any thread. */
     public Job job(Request request, Thread thread, long nowNanos) {
         return new Job(classifier.queue(request), thread, nowNanos);
     }
 
     public Verdict arrive(Job job, long nowNanos) {
         RunQueue queue = job.queue;
+        if (!queues.contains(queue)) {
+            // Its class went while it was on its way here.
+            queues.add(queue);
+        }
         queue.counts.arrived++;
         queue.nrPresent++;
         if (!enforcing()) {

@@ -177,6 +177,27 @@ class DispatcherStressTest {
     }
 
     @Test
+    void anUnparkThatComesMeanwhileIsTheProgramsOwn() throws Exception {
+        Dispatcher dispatcher = dispatcher(1, 60_000 * MS, Fair::new);
+        try (Controller controller = new Controller(dispatcher, ALL_BUSY)) {
+            Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);
+            Thread waiter = new Thread(() -> {
+                dispatcher.leave(dispatcher.enter(Simulation.requestOf("a"), 0));
+                java.util.concurrent.locks.LockSupport.park();
+            });
+            waiter.start();
+            while (waiter.getState() != Thread.State.TIMED_WAITING) {
+                Thread.onSpinWait();
+            }
+            java.util.concurrent.locks.LockSupport.unpark(waiter);
+            Thread.sleep(20);
+            dispatcher.leave(holder);
+            waiter.join(5000);
+            assertFalse(waiter.isAlive(), "the program's park waits for what has come");
+        }
+    }
+
+    @Test
     void withoutAControllerEverybodyRuns() throws Exception {
         Dispatcher dispatcher = dispatcher(1, 60_000 * MS, Fair::new);
         Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);

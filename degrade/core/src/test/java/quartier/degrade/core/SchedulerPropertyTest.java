@@ -9,6 +9,7 @@ import java.util.Random;
 import java.util.function.Supplier;
 import net.jqwik.api.Arbitraries;
 import net.jqwik.api.Arbitrary;
+import net.jqwik.api.Example;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.Provide;
@@ -178,6 +179,20 @@ class SchedulerPropertyTest {
             second.step();
             assertEquals(first.jobs.toString(), second.jobs.toString());
         }
+    }
+
+    @Example
+    void aClassThatGoesWhileARequestIsOnItsWayStillServesIt() {
+        Settings settings = new Settings(1, 2 * MS, 20 * MS, Mode.ON, Fair::new, classes(2));
+        Scheduler scheduler = new Scheduler(settings);
+        Job first = scheduler.job(Simulation.requestOf("c"), null, 1);
+        scheduler.arrive(first, 1);
+        Job late = scheduler.job(Simulation.requestOf("a"), null, 1);
+        scheduler.configure(
+                new Settings(1, 2 * MS, 20 * MS, Mode.ON, Fair::new, List.of(WorkClass.plain("c"))), 2);
+        assertEquals(Scheduler.Verdict.WAIT, scheduler.arrive(late, 3));
+        scheduler.leave(first, 4);
+        assertEquals(State.RUNNING, late.state());
     }
 
     @Property(tries = 40)
