@@ -30,6 +30,8 @@ final class ProtectTrial {
                 unmanaged.add(show("unmanaged", run(server, nrHeavy)) / aloneMillis);
                 server.configure(config("", targetMillis), "reloaded");
                 managed.add(show("protected", run(server, nrHeavy)) / aloneMillis);
+                System.out.printf("the server itself: light p95 %.1f ms%n",
+                        1000 * server.metric("latency_seconds{class=\"light\",quantile=\"0.95\"}"));
             }
             System.out.printf("light p95 over alone, %d heavy: unmanaged %s, protected %s%n",
                     nrHeavy, sorted(unmanaged), sorted(managed));
