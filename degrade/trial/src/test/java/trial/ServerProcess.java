@@ -31,7 +31,9 @@ final class ServerProcess implements AutoCloseable {
     /** @param config what the agent's file says; null for a server without an agent */
     ServerProcess(Class<?> main, String config, String... arguments) throws Exception {
         this.config = Files.createTempFile("degrade", ".toml");
-        List<String> command = new ArrayList<>(List.of(JAVA));
+        // What a server leaves behind goes with everything else that was built.
+        Path temporary = Files.createDirectories(Path.of("target", "tmp").toAbsolutePath());
+        List<String> command = new ArrayList<>(List.of(JAVA, "-Djava.io.tmpdir=" + temporary));
         if (config != null) {
             Files.writeString(this.config, config);
             command.add("-javaagent:" + JAR + "=" + this.config);
@@ -39,6 +41,8 @@ final class ServerProcess implements AutoCloseable {
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
         command.addAll(List.of(arguments));
         process = new ProcessBuilder(command).start();
+        // Whoever stops the tests stops their servers.
+        Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
         collect(process.getInputStream(), output);
         collect(process.getErrorStream(), errors);
         port = Integer.parseInt(await(output, Pattern.compile("port (\\d+)")).group(1));
