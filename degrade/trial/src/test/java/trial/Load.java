@@ -19,6 +19,11 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * often enough: a machine that is busy with other things takes longer, and sees no less.
  */
 final class Load {
+    static {
+        // Each client keeps its connection; by default only five do.
+        System.setProperty("http.maxConnections", "100");
+    }
+
     private static final long PATIENCE_NANOS = 240_000_000_000L;
 
     private final int port;

@@ -46,12 +46,12 @@ class ServerTest {
     }
 
     private static Load load(ServerProcess server, int nrLight, int nrHeavy) {
-        return new Load(server.port).clients(8, "/light", nrLight).clients(12, "/heavy", nrHeavy);
+        return new Load(server.port).clients(16, "/light", nrLight).clients(16, "/heavy", nrHeavy);
     }
 
     /** How long a light request takes, in heavy ones. */
     private static double lightOverHeavy(ServerProcess server) throws InterruptedException {
-        Load load = load(server, 100, 24).run();
+        Load load = load(server, 160, 32).run();
         assertEquals(List.of(), load.failures());
         System.out.println(load);
         return load.quantileMillis("/light", 0.5) / load.quantileMillis("/heavy", 0.5);
@@ -87,7 +87,7 @@ class ServerTest {
         String config = "permits = 1\n" + CLASSES + "queue = 0\nreject_code = 429\nretry_after_s = 7\n";
         try (ServerProcess server = new ServerProcess(main, config)) {
             Load load = load(server, 60, 20).run();
-            assertTrue(load.failures().size() > 0, "12 clients are too many for a queue of none");
+            assertTrue(load.failures().size() > 0, "16 clients are too many for a queue of none");
             assertTrue(load.failures().stream().allMatch("/heavy: 429"::equals), load.failures().toString());
             assertEquals(load.failures().size(), (int) server.metric("rejected_total{class=\"heavy\"}"));
             assertEquals(0, server.metric("rejected_total{class=\"light\"}"));
