@@ -12,6 +12,8 @@ DESTDIR ?=
 # What `build`, `install` and `deb` build: `release`, or `dev` to try them.
 PROFILE ?= release
 CARGO ?= cargo
+# No pom names a repository: where Maven fetches from is the machine's own configuration.
+MVN ?= mvn
 # Cargo.lock is the truth: a build never changes it.
 LOCKED := --locked
 # Where cargo builds, also when CARGO_TARGET_DIR or a configuration file says so.
@@ -23,8 +25,8 @@ XTASK := $(CARGO) run --quiet $(LOCKED) --package xtask --
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
 
-.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom bench lint \
-	man clean install stage deb
+.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade bench \
+	lint man clean install stage deb
 
 help: ## This list
 	@echo "Quartier: threads and their memory in the same neighbourhood."
@@ -50,7 +52,7 @@ results: build ## Real programs under every policy, counted, for docs/results (h
 	@sh xtask/deps.sh results
 	$(XTASK) results
 
-test: lint tests loom ## Everything that must hold before a commit
+test: lint tests loom degrade ## Everything that must hold before a commit
 
 lint: format clippy docs check-deps tidy ## The checks that run nothing
 
@@ -78,6 +80,12 @@ tests: deps
 
 loom: deps
 	$(XTASK) loom
+
+# Warnings, failures, and how many tests ran.
+degrade: deps ## The Java agent (degrade/agent/target/quartier-degrade.jar), built and tested
+	$(MVN) --batch-mode --no-transfer-progress --fail-at-end --file degrade/pom.xml \
+		-Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+		-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info verify
 
 bench: deps ## Benchmarks (ratios on one machine; nothing here is a NUMA time)
 	$(CARGO) bench --workspace $(LOCKED)
@@ -127,4 +135,4 @@ deps-deb: deps
 
 clean: ## Remove what was built (kernels that the lab fetched stay in its cache)
 	$(CARGO) clean
-	rm -rf demo-out
+	rm -rf demo-out degrade/*/target

@@ -106,6 +106,8 @@ check_build() {
     has numactl || need "numactl (tests bind programs with it)" "numactl"
     has valgrind || need "valgrind (the lab's caches are compared with its cachegrind)" "valgrind"
     has redis-benchmark || need "Redis (a test counts a server under load)" "redis-tools"
+    has javac && javac -version 2>&1 | at_least 17 || need "a JDK, 17 or newer (for the Java agent)" "openjdk-17-jdk-headless"
+    has mvn || need "Maven (it builds the Java agent)" "maven"
     # Large, so nobody gets it for a test that is skipped without.
     [ -z "${CI:-}" ] || has chromium || need "Chromium (a test looks at quartierd's page)" "chromium"
     [ -z "${CI:-}" ] || [ -e /lib/systemd/systemd ] || need "systemd (a test runs quartierd as its service)" "systemd"

@@ -1,0 +1,67 @@
+package quartier.degrade.agent;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
+
+/** Has the file read again when it was written. One that changed since the last look may be half written: not yet. */
+final class ConfigWatch {
+    private static final long LOOK_NANOS = 250_000_000;
+
+    private final Path file;
+    private final BooleanSupplier reload;
+    private final Thread thread = new OwnThread(this::run, "config");
+    private final AtomicLong nrReloads = new AtomicLong();
+    private final AtomicLong nrRefused = new AtomicLong();
+    private volatile boolean stopped;
+    private Object seen;
+
+    ConfigWatch(Path file, BooleanSupplier reload) {
+        this.file = file;
+        this.reload = reload;
+        this.seen = stamp();
+    }
+
+    void start() {
+        thread.start();
+    }
+
+    void stop() {
+        stopped = true;
+        LockSupport.unpark(thread);
+    }
+
+    private void run() {
+        Object last = seen;
+        while (!stopped) {
+            Object now = stamp();
+            boolean settled = now.equals(last);
+            last = now;
+            if (settled && !now.equals(seen)) {
+                seen = now;
+                (reload.getAsBoolean() ? nrReloads : nrRefused).incrementAndGet();
+            }
+            LockSupport.parkNanos(this, LOOK_NANOS);
+        }
+    }
+
+    /** What is written anew is later, or longer, or another file under the same name. */
+    private Object stamp() {
+        try {
+            return Files.readAttributes(file, "unix:lastModifiedTime,size,ino");
+        } catch (IOException | UnsupportedOperationException gone) {
+            return "not there";
+        }
+    }
+
+    long nrReloads() {
+        return nrReloads.get();
+    }
+
+    long nrRefused() {
+        return nrRefused.get();
+    }
+}

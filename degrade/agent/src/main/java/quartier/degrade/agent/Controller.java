@@ -1,0 +1,57 @@
+package quartier.degrade.agent;
+
+import java.util.concurrent.locks.LockSupport;
+import quartier.degrade.core.Dispatcher;
+
+/** The thread that looks after jobs while any wait, and sleeps while none do. */
+final class Controller {
+    private static final long TICK_NANOS = 1_000_000;
+    private static final long REST_NANOS = 100_000_000;
+    private static final int FAULTS_MAX = 100;
+
+    private final Dispatcher dispatcher;
+    private final ThreadProbe probe = new ThreadProbe();
+    private final Thread thread = new OwnThread(this::run, "controller");
+    private volatile boolean stopped;
+
+    Controller(Dispatcher dispatcher) {
+        this.dispatcher = dispatcher;
+        thread.setPriority(Thread.MAX_PRIORITY);
+    }
+
+    void start() {
+        dispatcher.setController(thread);
+        thread.start();
+    }
+
+    void stop() {
+        stopped = true;
+        LockSupport.unpark(thread);
+        try {
+            thread.join(1000);
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void run() {
+        int nrFaults = 0;
+        while (!stopped) {
+            try {
+                if (dispatcher.tick(probe)) {
+                    LockSupport.parkNanos(this, TICK_NANOS);
+                } else {
+                    dispatcher.rest();
+                    LockSupport.parkNanos(this, REST_NANOS);
+                }
+            } catch (RuntimeException | Error thrown) {
+                dispatcher.countFault();
+                if (++nrFaults == FAULTS_MAX) {
+                    // Without ticks everybody runs: see the pulse.
+                    Say.say("the controller has failed " + nrFaults + " times and stops; requests run as without it: " + thrown);
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+package quartier.degrade.agent;
+
+import java.util.Map;
+
+/** What JMX shows, and the switch. Names of values are those of the metrics; what is not known is not there. */
+public interface DegradeMXBean {
+    /** {@code on}, {@code dry-run} or {@code off}. */
+    String getMode();
+
+    /** Until the file is read again. */
+    void setMode(String mode);
+
+    Map<String, Map<String, Double>> getClasses();
+}

@@ -1,0 +1,135 @@
+package quartier.degrade.agent;
+
+import java.io.IOException;
+import java.lang.instrument.Instrumentation;
+import java.nio.file.Path;
+import javax.management.JMException;
+import quartier.degrade.config.Config;
+import quartier.degrade.config.ConfigException;
+import quartier.degrade.config.ConfigReader;
+import quartier.degrade.core.Dispatcher;
+import quartier.degrade.core.Settings;
+import quartier.degrade.gate.Gate;
+
+/** Everything that is active in this JVM: put in as a whole, taken out as a whole. */
+final class Installation {
+    private static Installation active;
+
+    private final Path file;
+    private final Dispatcher dispatcher;
+    private final Controller controller;
+    private final Weaving weaving;
+    private final ConfigWatch watch;
+    private MetricsServer metrics;
+    private Jmx jmx;
+    private Config config;
+
+    private Installation(Path file, Config config, Instrumentation instrumentation) {
+        this.file = file;
+        this.config = config;
+        this.dispatcher = new Dispatcher(config.settings(), System::nanoTime, Gate::ask);
+        this.controller = new Controller(dispatcher);
+        this.weaving = new Weaving(config, instrumentation);
+        this.watch = new ConfigWatch(file, this::reload);
+    }
+
+    static synchronized void start(Path file, Instrumentation instrumentation) throws ConfigException {
+        if (Gate.isConnected()) {
+            throw new IllegalStateException(
+                    "an agent is active in this JVM already: change its configuration, or take it out first");
+        }
+        if (!instrumentation.isRetransformClassesSupported()) {
+            throw new IllegalStateException(
+                    "this JVM cannot change loaded classes: use one with java.instrument, such as OpenJDK's HotSpot");
+        }
+        Config config = ConfigReader.read(file, nrCpus());
+        Installation installation = new Installation(file, config, instrumentation);
+        active = installation;
+        installation.begin();
+    }
+
+    /** What the container allows, where there is one. */
+    private static int nrCpus() {
+        return Runtime.getRuntime().availableProcessors();
+    }
+
+    private void begin() {
+        controller.start();
+        watch.start();
+        serveMetrics();
+        registerWithJmx();
+        weaving.begin();
+        // From now on, requests that begin are jobs: all that they call is woven, and counts what it holds.
+        Gate.connect(new DispatcherHook(dispatcher));
+        Say.say("active: " + described(config.settings()) + ", as " + file + " says");
+    }
+
+    private static String described(Settings settings) {
+        return settings.nrPermits() + " permits, " + settings.classes().size() + " classes, mode "
+                + Jmx.word(settings.mode());
+    }
+
+    private void serveMetrics() {
+        if (config.metricsPort().isEmpty()) {
+            return;
+        }
+        try {
+            metrics = new MetricsServer(config.metricsPort().getAsInt(), new OpenMetrics(dispatcher, weaving, watch));
+            Say.say("metrics at " + metrics.address());
+        } catch (IOException | LinkageError thrown) {
+            Say.say("no metrics: port " + config.metricsPort().getAsInt() + " cannot be served (" + thrown
+                    + "); choose another metrics_port, and a JVM with the module jdk.httpserver");
+        }
+    }
+
+    private void registerWithJmx() {
+        try {
+            jmx = new Jmx(dispatcher);
+        } catch (JMException | LinkageError thrown) {
+            Say.say("not seen in JMX (" + thrown + "); the rest works");
+        }
+    }
+
+    /** A file that is wrong changes nothing. */
+    private synchronized boolean reload() {
+        try {
+            Config read = ConfigReader.read(file, nrCpus());
+            dispatcher.configure(read.settings());
+            if (!read.include().equals(config.include())
+                    || !read.exclude().equals(config.exclude())
+                    || read.leafLoops() != config.leafLoops()
+                    || !read.metricsPort().equals(config.metricsPort())) {
+                Say.say("[weave] and metrics_port have changed: they are for the next start, or the next attach");
+            }
+            Say.say("reloaded: " + described(read.settings()));
+            return true;
+        } catch (ConfigException thrown) {
+            thrown.problems().forEach(Say::say);
+            Say.say("the configuration stays what it was until " + file + " is corrected");
+            return false;
+        }
+    }
+
+    static synchronized void stop() {
+        if (active == null) {
+            throw new IllegalStateException("no agent is active in this JVM: there is nothing to take out");
+        }
+        active.end();
+        active = null;
+    }
+
+    private void end() {
+        Gate.connect(null);
+        controller.stop();
+        dispatcher.open();
+        watch.stop();
+        if (metrics != null) {
+            metrics.close();
+        }
+        if (jmx != null) {
+            jmx.close();
+        }
+        weaving.end();
+        Say.say("taken out");
+    }
+}

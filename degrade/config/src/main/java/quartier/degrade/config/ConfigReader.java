@@ -1,0 +1,226 @@
+package quartier.degrade.config;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.Set;
+import java.util.function.Supplier;
+import org.tomlj.Toml;
+import org.tomlj.TomlParseError;
+import org.tomlj.TomlParseResult;
+import quartier.degrade.core.Glob;
+import quartier.degrade.core.Rule;
+import quartier.degrade.core.Settings;
+import quartier.degrade.core.WorkClass;
+import quartier.degrade.core.WorkClass.Admission;
+import quartier.degrade.core.policy.Curve;
+import quartier.degrade.core.policy.Fair;
+import quartier.degrade.core.policy.Policy;
+import quartier.degrade.core.policy.Priority;
+import quartier.degrade.core.policy.Target;
+import quartier.degrade.core.policy.Weighted;
+
+/** Reads the file. All that is wrong is said at once; a file with anything wrong is not used. */
+public final class ConfigReader {
+    /** The class of what no rule fits. */
+    public static final String OTHER = "other";
+
+    private static final long AGEING_NANOS = 100_000_000;
+    private static final Map<String, Settings.Mode> MODES =
+            Map.of("on", Settings.Mode.ON, "dry-run", Settings.Mode.DRY_RUN, "off", Settings.Mode.OFF);
+
+    /** Makes a policy of the file, once the names of the classes are known; null if it cannot, which is a problem. */
+    private interface PolicyReader {
+        Supplier<Policy> read(Section file, Set<String> classNames);
+    }
+
+    private static final Map<String, PolicyReader> POLICIES = Map.of(
+            "fair", (file, names) -> Fair::new,
+            "weighted", (file, names) -> Weighted::new,
+            "priority", ConfigReader::priority,
+            "protect", ConfigReader::protect,
+            "curve", ConfigReader::curve);
+
+    private final List<String> problems = new ArrayList<>();
+    private final int nrCpus;
+
+    private ConfigReader(int nrCpus) {
+        this.nrCpus = nrCpus;
+    }
+
+    /** @param nrCpus how many permits there are if the file does not say */
+    public static Config read(Path file, int nrCpus) throws ConfigException {
+        try {
+            return parse(Files.readString(file), file.toString(), nrCpus);
+        } catch (IOException | SecurityException thrown) {
+            String why = thrown.getClass().getSimpleName() + ": " + thrown.getMessage();
+            throw new ConfigException(
+                    List.of(file + ": cannot be read (" + why + "); give the path of a file that this user may read"));
+        }
+    }
+
+    public static Config parse(String text, String fileName, int nrCpus) throws ConfigException {
+        return new ConfigReader(nrCpus).parse(text, fileName);
+    }
+
+    private Config parse(String text, String fileName) throws ConfigException {
+        TomlParseResult result = Toml.parse(text);
+        for (TomlParseError error : result.errors()) {
+            problems.add(fileName + ":" + error.position().line() + ":" + error.position().column() + ": "
+                    + error.getMessage());
+        }
+        refuse();
+        Section file = new Section(result, fileName, problems);
+        List<WorkClass> classes = classes(file.sections("class"));
+        Set<String> names = new HashSet<>(classes.stream().map(WorkClass::name).toList());
+        PolicyReader policyReader = file.word("policy", POLICIES, POLICIES.get("fair"));
+        Supplier<Policy> policy = policyReader == null ? null : policyReader.read(file, names);
+        for (String key : List.of("priority", "protect", "curve")) {
+            // What another policy needs may stay there while it is not used.
+            file.has(key);
+        }
+        int nrPermits = file.whole("permits", 1, 4096).orElse(nrCpus);
+        long sliceNanos = file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
+        long waitMaxNanos = file.millisAsNanos("max_wait_ms").orElse(Settings.WAIT_MAX_NANOS);
+        Settings.Mode mode = file.word("mode", MODES, Settings.Mode.ON);
+        OptionalInt metricsPort = file.whole("metrics_port", 0, 65535).map(OptionalInt::of).orElse(OptionalInt.empty());
+        Optional<Section> weave = file.section("weave");
+        List<Glob> include = weave.map(section -> section.texts("include", Glob::className)).orElse(List.of());
+        List<Glob> exclude = weave.map(section -> section.texts("exclude", Glob::className)).orElse(List.of());
+        boolean leafLoops = weave.map(section -> section.truth("leaf_loops", false)).orElse(false);
+        weave.ifPresent(Section::refuseOthers);
+        file.refuseOthers();
+        refuse();
+        Settings settings = new Settings(nrPermits, sliceNanos, waitMaxNanos, mode, policy, classes);
+        return new Config(settings, include, exclude, leafLoops, metricsPort);
+    }
+
+    private void refuse() throws ConfigException {
+        if (!problems.isEmpty()) {
+            throw new ConfigException(problems);
+        }
+    }
+
+    private List<WorkClass> classes(List<Section> sections) {
+        List<WorkClass> classes = new ArrayList<>();
+        Set<String> names = new HashSet<>();
+        WorkClass takesAll = null;
+        double sharesSum = 0;
+        for (Section section : sections) {
+            WorkClass workClass = workClass(section);
+            if (!names.add(workClass.name())) {
+                section.problem("name", "there are two classes \"" + workClass.name() + "\"; give one another name");
+            }
+            if (takesAll != null) {
+                section.problem("name", "class \"" + workClass.name() + "\" is never reached: \"" + takesAll.name()
+                        + "\" before it has no rule and takes every request; put that one last");
+            }
+            if (workClass.rule().equals(Rule.ANY)) {
+                takesAll = workClass;
+            } else if (workClass.name().equals(OTHER)) {
+                section.problem("name", "\"" + OTHER + "\" is the class of what no rule fits; give it no rule, or another name");
+            }
+            sharesSum += workClass.minimumShare();
+            if (sharesSum >= 1) {
+                section.problem("minimum_share", "the minimum shares come to " + sharesSum
+                        + " with this one, and must stay below 1");
+            }
+            classes.add(workClass);
+        }
+        if (takesAll == null && !names.contains(OTHER)) {
+            classes.add(WorkClass.plain(OTHER));
+        }
+        return classes;
+    }
+
+    private WorkClass workClass(Section section) {
+        Optional<String> name = section.text("name");
+        if (name.isEmpty() || name.get().isBlank()) {
+            section.problem("name", "a class has no name: add name = \"...\"");
+        }
+        Rule rule = new Rule(
+                section.texts("paths", Glob::path),
+                section.texts("methods", method -> method),
+                section.named("headers", Glob::path),
+                section.texts("handlers", Glob::className));
+        Admission unbounded = Admission.UNBOUNDED;
+        Admission admission = new Admission(
+                section.whole("queue", 0, 1_000_000).orElse(unbounded.queueMax()),
+                section.millisAsNanos("max_queue_ms").orElse(unbounded.waitMaxNanos()),
+                section.whole("reject_code", 400, 599).orElse(unbounded.rejectCode()),
+                section.whole("retry_after_s", 0, 86_400).orElse(unbounded.retryAfterSeconds()));
+        WorkClass workClass = new WorkClass(
+                name.orElse("?"),
+                rule,
+                section.number("weight", 0.001, 1000).orElse(1.0),
+                section.number("minimum_share", 0, 0.999).orElse(0.0),
+                section.whole("priority", -1000, 1000).orElse(0),
+                admission);
+        section.refuseOthers();
+        return workClass;
+    }
+
+    private static Supplier<Policy> priority(Section file, Set<String> classNames) {
+        Optional<Section> section = file.section("priority");
+        long ageingNanos = section.flatMap(found -> found.millisAsNanos("ageing_ms")).orElse(AGEING_NANOS);
+        section.ifPresent(Section::refuseOthers);
+        return () -> new Priority(ageingNanos);
+    }
+
+    private static Supplier<Policy> protect(Section file, Set<String> classNames) {
+        Optional<Section> section = file.section("protect");
+        if (section.isEmpty()) {
+            file.problem("policy", "protect needs [protect] with class and p95_ms");
+            return null;
+        }
+        String name = className(section.get(), "class", classNames);
+        Optional<Long> p95Nanos = section.get().millisAsNanos("p95_ms");
+        if (!section.get().has("p95_ms")) {
+            file.problem("protect", "[protect] needs p95_ms, the latency to keep below");
+        }
+        section.get().refuseOthers();
+        return () -> Target.protect(name, p95Nanos.orElseThrow());
+    }
+
+    private static Supplier<Policy> curve(Section file, Set<String> classNames) {
+        Optional<Section> section = file.section("curve");
+        if (section.isEmpty()) {
+            file.problem("policy", "curve needs [curve] with class, load and points");
+            return null;
+        }
+        String name = className(section.get(), "class", classNames);
+        String load = className(section.get(), "load", classNames);
+        List<Curve.Point> points = new ArrayList<>();
+        for (double[] pair : section.get().pairs("points")) {
+            points.add(new Curve.Point((int) pair[0], Math.round(pair[1] * 1e6)));
+        }
+        section.get().refuseOthers();
+        if (name.equals(load)) {
+            section.get().problem("load", "load is the class itself: name the one whose number the curve is over");
+        }
+        try {
+            Curve curve = new Curve(points);
+            return () -> Target.curve(name, load, curve);
+        } catch (IllegalArgumentException thrown) {
+            section.get().problem("points", thrown.getMessage() + ": write points = [[load, p95_ms], ...]");
+            return null;
+        }
+    }
+
+    private static String className(Section section, String key, Set<String> classNames) {
+        Optional<String> name = section.text(key);
+        if (name.isEmpty()) {
+            section.problem(key, key + " is missing: it names a class");
+        } else if (!classNames.contains(name.get())) {
+            section.problem(key, "there is no class \"" + name.get() + "\"; there are "
+                    + String.join(", ", new java.util.TreeSet<>(classNames)));
+        }
+        return name.orElse("");
+    }
+}

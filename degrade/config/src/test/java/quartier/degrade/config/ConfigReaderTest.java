@@ -1,0 +1,155 @@
+package quartier.degrade.config;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.OptionalInt;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import quartier.degrade.core.Settings;
+import quartier.degrade.core.WorkClass;
+import quartier.degrade.core.policy.Fair;
+import quartier.degrade.core.policy.Target;
+
+class ConfigReaderTest {
+    private static final String FULL = """
+            policy = "curve"
+            mode = "dry-run"
+            permits = 3
+            slice_ms = 0.5
+            max_wait_ms = 200
+            metrics_port = 0
+
+            [curve]
+            class = "light"
+            load = "heavy"
+            points = [[0, 50], [40, 100.5]]
+
+            [weave]
+            include = ["com.example.**"]
+            exclude = "com.example.generated.*"
+            leaf_loops = true
+
+            [[class]]
+            name = "light"
+            paths = ["/fib/*", "/login"]
+            methods = ["GET", "HEAD"]
+            headers = { X-Tier = "gold" }
+            weight = 3
+            minimum_share = 0.2
+            priority = 5
+
+            [[class]]
+            name = "heavy"
+            paths = "/search"
+            queue = 10
+            max_queue_ms = 1500
+            reject_code = 429
+            retry_after_s = 7
+            """;
+
+    private static Config parse(String text) throws ConfigException {
+        return ConfigReader.parse(text, "a.toml", 2);
+    }
+
+    private static List<String> problems(String text) {
+        return assertThrows(ConfigException.class, () -> parse(text)).problems();
+    }
+
+    @Test
+    void everythingThatCanBeSaidIsRead() throws ConfigException {
+        Config config = parse(FULL);
+        Settings settings = config.settings();
+        assertEquals(Settings.Mode.DRY_RUN, settings.mode());
+        assertEquals(3, settings.nrPermits());
+        assertEquals(500_000, settings.sliceNanos());
+        assertEquals(200_000_000, settings.waitMaxNanos());
+        assertInstanceOf(Target.class, settings.policy().get());
+        assertEquals(OptionalInt.of(0), config.metricsPort());
+        assertTrue(config.leafLoops());
+        assertTrue(config.include().get(0).fits("com.example.a.B"));
+        assertTrue(config.exclude().get(0).fits("com.example.generated.C"));
+        assertEquals(List.of("light", "heavy", "other"),
+                settings.classes().stream().map(WorkClass::name).toList());
+        WorkClass heavy = settings.classes().get(1);
+        assertEquals(new WorkClass.Admission(10, 1_500_000_000L, 429, 7), heavy.admission());
+        WorkClass light = settings.classes().get(0);
+        assertEquals(0.2, light.minimumShare());
+        assertEquals(5, light.priority());
+        assertTrue(light.rule().headers().get("X-Tier").fits("gold"));
+    }
+
+    @Test
+    void theReadmesFileIsOne() throws Exception {
+        String readme = Files.readString(Path.of("../README.md"));
+        String example = readme.substring(readme.indexOf("```toml") + 7, readme.indexOf("```\n\nWithout"));
+        assertEquals("light", parse(example).settings().classes().get(0).name());
+        // The parts that this policy does not use are right too.
+        String curve = example.replace("\"protect\"", "\"curve\"") + "[[class]]\nname = \"heavy\"\npaths = \"/h\"\n";
+        assertInstanceOf(Target.class, parse(curve).settings().policy().get());
+        parse(example.replace("\"protect\"", "\"priority\""));
+    }
+
+    @Test
+    void anEmptyFileIsFairBetweenAllOnEveryCpu() throws ConfigException {
+        Config config = parse("");
+        assertInstanceOf(Fair.class, config.settings().policy().get());
+        assertEquals(2, config.settings().nrPermits());
+        assertEquals(Settings.Mode.ON, config.settings().mode());
+        assertEquals(OptionalInt.empty(), config.metricsPort());
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', textBlock = """
+            policy = fair             | a.toml:1:10: |
+            polcy = "fair"            | a.toml:1:1: there is no "polcy" here; there are class, curve, max_wait_ms |
+            policy = "best"           | a.toml:1:1: policy "best" is none of curve, fair, priority, protect, weighted |
+            policy = 7                | a.toml:1:1: policy is not a text in quotes |
+            slice_ms = 0              | a.toml:1:1: slice_ms is 0, and may be 0.001 to 3600000 |
+            permits = 1.5             | a.toml:1:1: permits is not a whole number |
+            mode = "dry"              | a.toml:1:1: mode "dry" is none of dry-run, off, on |
+            policy = "protect"        | a.toml:1:1: protect needs [protect] with class and p95_ms |
+            policy = "curve"          | a.toml:1:1: curve needs [curve] with class, load and points |
+            class = 3                 | a.toml:1:1: class is not a list of tables: write [[class]] |
+            [weave]\\nincludes = []    | a.toml:2:1: there is no "includes" here; there are exclude, include, leaf_loops |
+            [[class]]\\nweight = 2     | a class has no name |
+            [[class]]\\nname = "a"\\nweight = 0 | a.toml:3:1: weight is 0, and may be 0.001 to 1000 |
+            [[class]]\\nname = "a"\\n[[class]]\\nname = "a" | a.toml:4:1: there are two classes "a" |
+            [[class]]\\nname = "a"\\n[[class]]\\nname = "b" | a.toml:4:1: class "b" is never reached |
+            [[class]]\\nname = "other"\\npaths = "/x" | a.toml:2:1: "other" is the class of what no rule fits |
+            [[class]]\\nname = "a"\\npaths = [1] | a.toml:3:10: in paths there is something that is not a text |
+            policy = "protect"\\n[protect]\\nclass = "a"\\np95_ms = 5 | a.toml:3:1: there is no class "a"; there are other |
+            policy = "protect"\\n[protect]\\nclass = "other" | [protect] needs p95_ms |
+            policy = "curve"\\n[curve]\\nclass = "other"\\nload = "other"\\npoints = [[0, 1]] | load is the class itself |
+            policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[5, 1], [5, 2]] | a curve's loads must rise |
+            """)
+    void whatIsWrongIsSaidWhereItIs(String text, String problem) {
+        List<String> problems = problems(text.replace("\\n", "\n"));
+        assertTrue(problems.stream().anyMatch(said -> said.contains(problem)), problems.toString());
+    }
+
+    @Test
+    void minimumSharesMustLeaveSomething() {
+        String classes = "[[class]]\nname = \"a\"\npaths = \"/a\"\nminimum_share = 0.6\n"
+                + "[[class]]\nname = \"b\"\npaths = \"/b\"\nminimum_share = 0.5\n";
+        assertTrue(problems(classes).get(0).startsWith("a.toml:8:1: the minimum shares come to 1.1"));
+    }
+
+    @Test
+    void allProblemsAreSaidAtOnce() {
+        assertEquals(2, problems("permits = 0\nslice_ms = -1\n").size());
+    }
+
+    @Test
+    void aFileThatIsNotThereIsNamed() {
+        ConfigException thrown =
+                assertThrows(ConfigException.class, () -> ConfigReader.read(Path.of("not-there.toml"), 2));
+        assertTrue(thrown.getMessage().startsWith("not-there.toml: cannot be read (NoSuchFile"), thrown.getMessage());
+    }
+}

@@ -1,0 +1,207 @@
+package quartier.degrade.core;
+
+import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+import quartier.degrade.core.Job.State;
+import quartier.degrade.core.Scheduler.Verdict;
+
+/** The scheduler among threads: one lock, held for microseconds, and each waiting thread parked. */
+public final class Dispatcher {
+    /** A controller whose last tick is older is taken for dead: everybody runs. */
+    public static final long PULSE_MAX_NANOS = 250_000_000;
+    private static final long LOOK_NANOS = 100_000_000;
+    /** Frames that the slow path needs at most, with room to spare. */
+    private static final int STACK_PROBE_FRAMES = 200;
+
+    private final Scheduler scheduler;
+    private final LongSupplier clock;
+    private final Consumer<Boolean> flag;
+    private final ReentrantLock lock = new ReentrantLock();
+    private final AtomicLong nrFaults = new AtomicLong();
+    private volatile long pulseNanos;
+    private volatile Thread controller;
+    private boolean controllerRests;
+
+    /** @param flag told whenever it may have changed whether any job is asked */
+    public Dispatcher(Settings settings, LongSupplier clock, Consumer<Boolean> flag) {
+        this.scheduler = new Scheduler(settings);
+        this.clock = clock;
+        this.flag = flag;
+        this.pulseNanos = clock.getAsLong();
+    }
+
+    /** The thread to wake when ticks are needed. */
+    public void setController(Thread newController) {
+        controller = newController;
+    }
+
+    /** A request begins on this thread. Returns its job, DONE if it is sent away; waits for its turn. */
+    public Job enter(Request request, long kernelThread) {
+        long nowNanos = clock.getAsLong();
+        // Rules ask the server about its request: not under the lock.
+        Job job = scheduler.job(request, Thread.currentThread(), nowNanos);
+        job.kernelThread = kernelThread;
+        try {
+            if (locked(() -> scheduler.arrive(job, nowNanos)) == Verdict.WAIT) {
+                await(job);
+            }
+        } catch (Throwable thrown) {
+            leave(job);
+            throw thrown;
+        }
+        return job;
+    }
+
+    /** A job at a yield point while some job is asked. */
+    public void point(Job job, boolean mayYield) {
+        if (!job.asked || !hasStack()) {
+            return;
+        }
+        if (!mayYield) {
+            locked(() -> {
+                scheduler.decline(job, clock.getAsLong());
+                return null;
+            });
+        } else if (!locked(() -> scheduler.pass(job, clock.getAsLong()))) {
+            await(job);
+        }
+    }
+
+    /** A request has ended, however. */
+    public void leave(Job job) {
+        locked(() -> {
+            scheduler.leave(job, clock.getAsLong());
+            return null;
+        });
+    }
+
+    /** Parks until it is this job's turn. An interrupt is kept for later: to wait here is not the program's own wait. */
+    private void await(Job job) {
+        boolean interrupted = false;
+        try {
+            while (job.state == State.WAITING) {
+                long nowNanos = clock.getAsLong();
+                if (nowNanos - Math.max(pulseNanos, job.sinceNanos) >= PULSE_MAX_NANOS) {
+                    open();
+                    continue;
+                }
+                long leftNanos = locked(() -> scheduler.deadlineNanos(job)) - nowNanos;
+                if (leftNanos <= 0) {
+                    locked(() -> scheduler.giveUp(job, clock.getAsLong()));
+                } else {
+                    LockSupport.parkNanos(this, Math.min(leftNanos, LOOK_NANOS));
+                }
+                interrupted |= Thread.interrupted();
+            }
+        } finally {
+            // Somebody may have unparked this thread for the program's own sake meanwhile, and this wait has taken
+            // that. A park that returns without reason is allowed; one that never returns is not.
+            LockSupport.unpark(Thread.currentThread());
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    /** Called by the controller. Returns whether the next tick is wanted soon. */
+    public boolean tick(Probe probe) {
+        return locked(() -> {
+            long nowNanos = clock.getAsLong();
+            scheduler.close();
+            scheduler.tick(nowNanos, probe);
+            pulseNanos = nowNanos;
+            return scheduler.needsTicks();
+        });
+    }
+
+    /** Called by the controller before it parks. Whoever needs ticks from now on wakes it. */
+    public void rest() {
+        locked(() -> controllerRests = true);
+    }
+
+    public void configure(Settings settings) {
+        locked(() -> {
+            scheduler.configure(settings, clock.getAsLong());
+            return null;
+        });
+    }
+
+    /** Lets everybody run, until the next tick. */
+    public void open() {
+        locked(() -> {
+            scheduler.open(clock.getAsLong());
+            return null;
+        });
+    }
+
+    public List<ClassReport> report() {
+        return locked(() -> ClassReport.of(scheduler, clock.getAsLong()));
+    }
+
+    public Settings settings() {
+        return locked(scheduler::settings);
+    }
+
+    /** How often the controller was late, and everybody ran. */
+    public long nrOpened() {
+        return locked(scheduler::nrOpened);
+    }
+
+    /** How often something of ours went wrong and the request ran on. */
+    public long nrFaults() {
+        return nrFaults.get();
+    }
+
+    /** Returns how many there are now. */
+    public long countFault() {
+        return nrFaults.incrementAndGet();
+    }
+
+    /** Changes the state, then does what follows from that: sets the flag, wakes whose turn it is. */
+    private <T> T locked(Supplier<T> change) {
+        List<Job> granted = List.of();
+        boolean wakeController = false;
+        lock.lock();
+        try {
+            return change.get();
+        } finally {
+            try {
+                granted = scheduler.takeGranted();
+                flag.accept(scheduler.anyAsked());
+                if (controllerRests && scheduler.needsTicks()) {
+                    controllerRests = false;
+                    wakeController = true;
+                }
+            } finally {
+                lock.unlock();
+            }
+            for (Job job : granted) {
+                LockSupport.unpark(job.thread);
+            }
+            if (wakeController) {
+                LockSupport.unpark(controller);
+            }
+        }
+    }
+
+    /**
+     * A stack that ends inside the scheduler would leave it half changed. One that is too short for it is no
+     * place to yield.
+     */
+    private static boolean hasStack() {
+        try {
+            return descend(STACK_PROBE_FRAMES) >= 0;
+        } catch (StackOverflowError none) {
+            return false;
+        }
+    }
+
+    private static int descend(int nrFrames) {
+        return nrFrames == 0 ? 0 : descend(nrFrames - 1);
+    }
+}

@@ -1,0 +1,10 @@
+package quartier.degrade.core;
+
+/** Says what a job's thread is doing. */
+public interface Probe {
+    /** Whether it has run since it was last looked at, or would if the kernel let it. */
+    boolean wantsCpu(Job job);
+
+    /** Whether it has run since it was last looked at. Cheaper: asked of many. */
+    boolean hasRun(Job job);
+}

@@ -1,0 +1,74 @@
+package quartier.degrade.core;
+
+import java.util.ArrayDeque;
+
+/** A class of work in operation: who waits, and what it has had. Written under the dispatcher's lock. */
+public final class RunQueue {
+    private WorkClass workClass;
+    final ArrayDeque<Job> waiting = new ArrayDeque<>();
+    final Latencies latencies = new Latencies();
+    final Counts counts = new Counts();
+
+    /** What happened since the beginning. */
+    static final class Counts {
+        long arrived;
+        long completed;
+        long rejected;
+        long yields;
+        long overdue;
+        long lent;
+        long wouldWait;
+        long wouldReject;
+        long heldNanos;
+        long waitedNanos;
+    }
+
+    /** Jobs that have arrived and not left, waiting or not. */
+    int nrPresent;
+    /** Of those that wait, the ones that have not begun. */
+    int nrQueued;
+
+    /** The policy's clock of this class: its permit time over its weight. */
+    public double virtualNanos;
+    /** Its permit time of late, decaying. */
+    public double recentNanos;
+
+    RunQueue(WorkClass workClass) {
+        this.workClass = workClass;
+    }
+
+    public WorkClass workClass() {
+        return workClass;
+    }
+
+    void configure(WorkClass newClass) {
+        workClass = newClass;
+    }
+
+    public int nrPresent() {
+        return nrPresent;
+    }
+
+    public int nrWaiting() {
+        return waiting.size();
+    }
+
+    /** Since when the one who waits longest does; there must be one. */
+    public long headSinceNanos() {
+        return waiting.getFirst().sinceNanos;
+    }
+
+    /** When the one who waits longest arrived; there must be one. */
+    public long headArrivedNanos() {
+        return waiting.getFirst().arrivedNanos;
+    }
+
+    public Latencies latencies() {
+        return latencies;
+    }
+
+    @Override
+    public String toString() {
+        return workClass.name() + ": " + waiting.size() + " of " + nrPresent + " wait";
+    }
+}

@@ -1,0 +1,423 @@
+package quartier.degrade.core;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import quartier.degrade.core.Job.State;
+import quartier.degrade.core.policy.Policy;
+
+/**
+ * Permits and who holds them. No threads, no clock: the same calls at the same times give the same decisions.
+ * Not safe for threads; {@link Dispatcher} sees to that.
+ *
+ * <p>A permit is not counted but held: it is membership in {@code running}, so none is lost or doubled.
+ */
+public final class Scheduler {
+    /** What becomes of a job that arrives or gives up waiting. */
+    public enum Verdict { RUN, WAIT, REJECT }
+
+    /** A look at a thread says nothing before it had time to wake up. */
+    private static final long LOOK_AFTER_NANOS = 1_000_000;
+    private static final long LOOK_AGAIN_MAX_NANOS = 50_000_000;
+    /** A question that nobody answers slows down everybody at their points, so it is withdrawn for a while. */
+    private static final long ASK_NANOS = 1_000_000;
+    private static final int UNANSWERED_MAX = 4;
+
+    private Settings settings;
+    private Policy policy;
+    /** Read without the lock. */
+    private volatile Classifier classifier;
+    private final List<RunQueue> queues = new ArrayList<>();
+    private final Set<Job> running = new LinkedHashSet<>();
+    private final Set<Job> loose = new LinkedHashSet<>();
+    private final Set<Job> asked = new LinkedHashSet<>();
+    private final List<Job> granted = new ArrayList<>();
+    private int nrWaiting;
+    private boolean open;
+    private long nrOpened;
+
+    public Scheduler(Settings settings) {
+        configure(settings, 0);
+    }
+
+    /** New settings, also while jobs are there: those of a class that is gone keep what it had. */
+    public void configure(Settings newSettings, long nowNanos) {
+        settings = newSettings;
+        policy = newSettings.policy().get();
+        for (WorkClass workClass : newSettings.classes()) {
+            RunQueue queue = find(workClass.name());
+            if (queue == null) {
+                queues.add(new RunQueue(workClass));
+            } else {
+                queue.configure(workClass);
+                queue.virtualNanos = 0;
+                queue.recentNanos = 0;
+            }
+        }
+        queues.removeIf(queue -> queue.nrPresent == 0 && !configured(queue));
+        classifier = new Classifier(newSettings.classes().stream().map(c -> find(c.name())).toList());
+        if (newSettings.mode() == Settings.Mode.ON) {
+            grant(nowNanos);
+        } else {
+            release(nowNanos);
+        }
+    }
+
+    private boolean configured(RunQueue queue) {
+        return settings.classes().contains(queue.workClass());
+    }
+
+    private RunQueue find(String name) {
+        for (RunQueue queue : queues) {
+            if (queue.workClass().name().equals(name)) {
+                return queue;
+            }
+        }
+        return null;
+    }
+
+    /** A job for a request on this thread. It is not there before it arrives. This alone may be called by any thread. */
+    public Job job(Request request, Thread thread, long nowNanos) {
+        return new Job(classifier.queue(request), thread, nowNanos);
+    }
+
+    public Verdict arrive(Job job, long nowNanos) {
+        RunQueue queue = job.queue;
+        if (!queues.contains(queue)) {
+            // Its class went while it was on its way here.
+            queues.add(queue);
+        }
+        queue.counts.arrived++;
+        queue.nrPresent++;
+        if (!enforcing()) {
+            if (settings.mode() == Settings.Mode.DRY_RUN) {
+                rehearse(queue);
+            }
+            begin(job, State.LOOSE, nowNanos);
+            return Verdict.RUN;
+        }
+        if (nrWaiting == 0 && running.size() < settings.nrPermits()) {
+            begin(job, State.RUNNING, nowNanos);
+            return Verdict.RUN;
+        }
+        if (queue.nrQueued >= queue.workClass().admission().queueMax()) {
+            return reject(job, nowNanos);
+        }
+        queue.nrQueued++;
+        enqueue(job, nowNanos);
+        grant(nowNanos);
+        return job.state == State.RUNNING ? Verdict.RUN : Verdict.WAIT;
+    }
+
+    /** What a dry run can say: these would have had to wait, those would have been sent away. */
+    private void rehearse(RunQueue queue) {
+        int nrAhead = loose.size() + running.size();
+        if (nrAhead >= settings.nrPermits()) {
+            queue.counts.wouldWait++;
+            long nrInQueue = (long) queue.nrPresent - 1 - settings.nrPermits();
+            if (nrInQueue >= queue.workClass().admission().queueMax()) {
+                queue.counts.wouldReject++;
+            }
+        }
+    }
+
+    private Verdict reject(Job job, long nowNanos) {
+        job.queue.counts.rejected++;
+        job.queue.nrPresent--;
+        job.become(State.DONE, nowNanos);
+        return Verdict.REJECT;
+    }
+
+    private void begin(Job job, State state, long nowNanos) {
+        job.begun = true;
+        job.become(state, nowNanos);
+        (state == State.RUNNING ? running : loose).add(job);
+    }
+
+    private void enqueue(Job job, long nowNanos) {
+        job.become(State.WAITING, nowNanos);
+        job.queue.waiting.addLast(job);
+        nrWaiting++;
+    }
+
+    /** A job at a yield point. Returns whether it runs on; else it is in its queue. */
+    public boolean pass(Job job, long nowNanos) {
+        answer(job);
+        if (!enforcing()) {
+            return true;
+        }
+        if (job.state == State.RUNNING) {
+            settle(job, nowNanos);
+            job.sinceNanos = nowNanos;
+            if (nrWaiting == 0) {
+                return true;
+            }
+            running.remove(job);
+            job.queue.counts.yields++;
+        } else if (job.state == State.LOOSE) {
+            loose.remove(job);
+        } else {
+            return true;
+        }
+        enqueue(job, nowNanos);
+        grant(nowNanos);
+        return job.state != State.WAITING;
+    }
+
+    /** A job that is asked cannot yield now. It is asked again later. */
+    public void decline(Job job, long nowNanos) {
+        withdraw(job, nowNanos);
+    }
+
+    public void leave(Job job, long nowNanos) {
+        if (job.state == State.DONE) {
+            return;
+        }
+        remove(job, nowNanos);
+        job.become(State.DONE, nowNanos);
+        job.queue.nrPresent--;
+        job.queue.counts.completed++;
+        job.queue.latencies.add(nowNanos - job.arrivedNanos, nowNanos);
+        grant(nowNanos);
+    }
+
+    /** A job that waits has waited as long as it may. */
+    public Verdict giveUp(Job job, long nowNanos) {
+        if (job.state != State.WAITING) {
+            return job.state == State.DONE ? Verdict.REJECT : Verdict.RUN;
+        }
+        boolean sentAway = !job.begun
+                && nowNanos - job.arrivedNanos >= job.queue.workClass().admission().waitMaxNanos();
+        remove(job, nowNanos);
+        if (sentAway) {
+            return reject(job, nowNanos);
+        }
+        job.queue.counts.overdue++;
+        begin(job, State.LOOSE, nowNanos);
+        return Verdict.RUN;
+    }
+
+    /** Until when a job that waits does so at most. */
+    public long deadlineNanos(Job job) {
+        long waitMaxNanos = settings.waitMaxNanos();
+        if (!job.begun) {
+            waitMaxNanos = Math.min(waitMaxNanos, job.queue.workClass().admission().waitMaxNanos());
+        }
+        return job.sinceNanos + waitMaxNanos;
+    }
+
+    /** Takes a job out of wherever it is. Whoever calls this says what becomes of it. */
+    private void remove(Job job, long nowNanos) {
+        answer(job);
+        loose.remove(job);
+        if (running.remove(job)) {
+            settle(job, nowNanos);
+        }
+        if (job.queue.waiting.remove(job)) {
+            unqueue(job, nowNanos);
+        }
+    }
+
+    private void unqueue(Job job, long nowNanos) {
+        nrWaiting--;
+        job.queue.counts.waitedNanos += nowNanos - job.sinceNanos;
+        if (!job.begun) {
+            job.queue.nrQueued--;
+        }
+    }
+
+    private void settle(Job job, long nowNanos) {
+        long heldNanos = Math.max(0, nowNanos - job.sinceNanos);
+        job.queue.counts.heldNanos += heldNanos;
+        policy.charge(job.queue, heldNanos);
+    }
+
+    private void answer(Job job) {
+        job.asked = false;
+        job.nrUnanswered = 0;
+        asked.remove(job);
+    }
+
+    /** Gives free permits to those whom the policy chooses. */
+    private void grant(long nowNanos) {
+        while (enforcing() && nrWaiting > 0 && running.size() < settings.nrPermits()) {
+            List<RunQueue> candidates = new ArrayList<>(queues.size());
+            for (RunQueue queue : queues) {
+                if (!queue.waiting.isEmpty()) {
+                    candidates.add(queue);
+                }
+            }
+            Job job = policy.next(candidates, nowNanos).waiting.removeFirst();
+            unqueue(job, nowNanos);
+            begin(job, State.RUNNING, nowNanos);
+            granted.add(job);
+        }
+    }
+
+    /** Looks after everything that does not come by itself. To be called about every millisecond while jobs wait. */
+    public void tick(long nowNanos, Probe probe) {
+        running.stream().filter(job -> isDead(job)).toList().forEach(job -> leave(job, nowNanos));
+        loose.stream().filter(job -> isDead(job)).toList().forEach(job -> leave(job, nowNanos));
+        policy.tick(queues, nowNanos);
+        if (!enforcing()) {
+            return;
+        }
+        if (nrWaiting > 0) {
+            lend(nowNanos, probe);
+            running.forEach(job -> {
+                if (nowNanos - job.sinceNanos >= settings.sliceNanos()) {
+                    ask(job, nowNanos);
+                }
+            });
+        }
+        recall(nowNanos, probe);
+    }
+
+    private static boolean isDead(Job job) {
+        return job.thread != null && job.thread.getState() == Thread.State.TERMINATED;
+    }
+
+    /** Whoever is blocked elsewhere lets somebody else run meanwhile. */
+    private void lend(long nowNanos, Probe probe) {
+        Iterator<Job> each = running.iterator();
+        while (each.hasNext()) {
+            Job job = each.next();
+            if (nowNanos - job.sinceNanos >= LOOK_AFTER_NANOS && !probe.wantsCpu(job)) {
+                each.remove();
+                settle(job, nowNanos);
+                answer(job);
+                job.queue.counts.lent++;
+                job.become(State.LOOSE, nowNanos);
+                loose.add(job);
+            }
+        }
+        grant(nowNanos);
+    }
+
+    /** Whoever runs without a permit for longer than a slice queues for one. */
+    private void recall(long nowNanos, Probe probe) {
+        for (Job job : loose) {
+            long quietNanos = nowNanos - Math.max(job.sinceNanos, job.lookedNanos);
+            if (job.asked) {
+                ask(job, nowNanos);
+            } else if (quietNanos >= lookAgainNanos(job, nowNanos)) {
+                job.lookedNanos = nowNanos;
+                if (probe.hasRun(job)) {
+                    ask(job, nowNanos);
+                }
+            }
+        }
+    }
+
+    /** A slice, and the longer the longer it has been loose: hundreds may be blocked for minutes. */
+    private long lookAgainNanos(Job job, long nowNanos) {
+        long laterNanos = Math.min((nowNanos - job.sinceNanos) / 8, LOOK_AGAIN_MAX_NANOS);
+        return Math.max(settings.sliceNanos(), laterNanos);
+    }
+
+    private void ask(Job job, long nowNanos) {
+        if (job.asked) {
+            if (nowNanos - job.askAgainNanos >= 0) {
+                withdraw(job, nowNanos);
+            }
+        } else if (job.nrUnanswered == 0 || nowNanos - job.askAgainNanos >= 0) {
+            job.asked = true;
+            job.askAgainNanos = nowNanos + ASK_NANOS;
+            asked.add(job);
+        }
+    }
+
+    private void withdraw(Job job, long nowNanos) {
+        job.asked = false;
+        asked.remove(job);
+        job.askAgainNanos = nowNanos + (ASK_NANOS << job.nrUnanswered);
+        job.nrUnanswered = Math.min(job.nrUnanswered + 1, UNANSWERED_MAX);
+    }
+
+    /** Lets everybody run who is there, and who comes, until {@link #close}. */
+    public void open(long nowNanos) {
+        nrOpened += open ? 0 : 1;
+        open = true;
+        release(nowNanos);
+    }
+
+    public void close() {
+        open = false;
+    }
+
+    private void release(long nowNanos) {
+        for (RunQueue queue : queues) {
+            while (!queue.waiting.isEmpty()) {
+                Job job = queue.waiting.removeFirst();
+                unqueue(job, nowNanos);
+                begin(job, State.LOOSE, nowNanos);
+                granted.add(job);
+            }
+        }
+        for (Job job : running) {
+            settle(job, nowNanos);
+            job.become(State.LOOSE, nowNanos);
+            loose.add(job);
+        }
+        running.clear();
+        List.copyOf(asked).forEach(this::answer);
+    }
+
+    private boolean enforcing() {
+        return settings.mode() == Settings.Mode.ON && !open;
+    }
+
+    /** Those who have got a permit, or their freedom, since this was last asked: their threads are to be woken. */
+    public List<Job> takeGranted() {
+        if (granted.isEmpty()) {
+            return List.of();
+        }
+        List<Job> taken = List.copyOf(granted);
+        granted.clear();
+        return taken;
+    }
+
+    public boolean anyAsked() {
+        return !asked.isEmpty();
+    }
+
+    /** Whether there is anything that only a tick can do. */
+    public boolean needsTicks() {
+        return enforcing() && (nrWaiting > 0 || !loose.isEmpty());
+    }
+
+    public Settings settings() {
+        return settings;
+    }
+
+    public Policy policy() {
+        return policy;
+    }
+
+    /** How often everybody was let run. */
+    public long nrOpened() {
+        return nrOpened;
+    }
+
+    public boolean isOpen() {
+        return open;
+    }
+
+    List<RunQueue> queues() {
+        return queues;
+    }
+
+    int nrRunning() {
+        return running.size();
+    }
+
+    int nrLoose() {
+        return loose.size();
+    }
+
+    int nrWaiting() {
+        return nrWaiting;
+    }
+}

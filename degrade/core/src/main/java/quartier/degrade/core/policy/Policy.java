@@ -1,0 +1,21 @@
+package quartier.degrade.core.policy;
+
+import java.util.List;
+import quartier.degrade.core.RunQueue;
+
+/** Who runs next. Called under the dispatcher's lock: it computes, and nothing else. */
+public interface Policy {
+    /** The class whose longest waiting job gets a permit. At least one is given, each with a job that waits. */
+    RunQueue next(List<RunQueue> waiting, long nowNanos);
+
+    /** A class has held a permit for so long. */
+    default void charge(RunQueue queue, long heldNanos) {}
+
+    /** Called often, with all classes. */
+    default void tick(List<RunQueue> all, long nowNanos) {}
+
+    /** The latency that the class is held to now, or -1 if there is none. */
+    default long targetNanos(RunQueue queue) {
+        return -1;
+    }
+}

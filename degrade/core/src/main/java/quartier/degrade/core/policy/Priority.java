@@ -1,0 +1,28 @@
+package quartier.degrade.core.policy;
+
+import java.util.List;
+import quartier.degrade.core.RunQueue;
+
+/** The greatest priority first; waiting raises it by one per so much time, so nobody starves. */
+public final class Priority implements Policy {
+    private final double ageingNanos;
+
+    public Priority(long ageingNanos) {
+        this.ageingNanos = ageingNanos;
+    }
+
+    @Override
+    public RunQueue next(List<RunQueue> waiting, long nowNanos) {
+        RunQueue first = waiting.get(0);
+        for (RunQueue queue : waiting) {
+            if (priority(queue, nowNanos) > priority(first, nowNanos)) {
+                first = queue;
+            }
+        }
+        return first;
+    }
+
+    private double priority(RunQueue queue, long nowNanos) {
+        return queue.workClass().priority() + (nowNanos - queue.headSinceNanos()) / ageingNanos;
+    }
+}

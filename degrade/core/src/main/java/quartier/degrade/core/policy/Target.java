@@ -1,0 +1,153 @@
+package quartier.degrade.core.policy;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalLong;
+import quartier.degrade.core.RunQueue;
+
+/**
+ * Holds one class's p95 at a target, and gives the others what that leaves: {@code protect} (the target is a
+ * number) and {@code curve} (it depends on how many jobs of another class are there).
+ *
+ * <p>The target is met by moving the others' share of permit time: it falls while the class is slower than it may
+ * be, and rises while it is faster. Who does not use a share leaves it to the rest, so nothing is wasted.
+ */
+public final class Target implements Policy {
+    private static final long STEP_NANOS = 100_000_000;
+    private static final long STEP_NANOS_MAX = 500_000_000;
+    private static final int STEP_COMPLETIONS = 20;
+    /** The others' share at least: what never gets a CPU holds its thread and its memory for ever. */
+    private static final double SHARE_MIN = 0.02;
+    private static final double SHARE_MAX = 0.98;
+    private static final double GAIN = 0.5;
+    private static final double STEP_DOWN_MAX = 0.5;
+    private static final double STEP_UP_MAX = 1.25;
+    private static final double LAG_MAX_NANOS = 5e6;
+    private static final double LOAD_NANOS = 100e6;
+
+    private final String protectedClass;
+    private final String loadClass;
+    private final Curve curve;
+    private final Weighted amongOthers = new Weighted();
+
+    private double othersShare = 0.5;
+    private double protectedNanos;
+    private double othersNanos;
+    private double floorNanos;
+    private long steppedNanos = Long.MIN_VALUE;
+    private long nrAtStep;
+    /** How many of the load's class there are, smoothed: a curve is no reason to jump. */
+    private double load;
+    private long tickedNanos;
+    private long targetNanos;
+
+    private Target(String protectedClass, String loadClass, Curve curve) {
+        this.protectedClass = protectedClass;
+        this.loadClass = loadClass;
+        this.curve = curve;
+        this.targetNanos = curve.at(0);
+    }
+
+    public static Target protect(String protectedClass, long p95Nanos) {
+        return new Target(protectedClass, null, Curve.level(p95Nanos));
+    }
+
+    public static Target curve(String protectedClass, String loadClass, Curve curve) {
+        return new Target(protectedClass, loadClass, curve);
+    }
+
+    @Override
+    public RunQueue next(List<RunQueue> waiting, long nowNanos) {
+        RunQueue own = find(waiting, protectedClass);
+        List<RunQueue> others = new ArrayList<>(waiting);
+        others.remove(own);
+        // Whoever did not want anything for a while has no credit for that: both start where the clock is.
+        protectedNanos = Math.max(protectedNanos, floorNanos - LAG_MAX_NANOS);
+        othersNanos = Math.max(othersNanos, floorNanos - LAG_MAX_NANOS);
+        boolean takesOwn = own != null && (others.isEmpty() || protectedNanos <= othersNanos);
+        floorNanos = Math.max(floorNanos, takesOwn ? protectedNanos : othersNanos);
+        return takesOwn ? own : amongOthers.next(others, nowNanos);
+    }
+
+    private static RunQueue find(List<RunQueue> queues, String name) {
+        for (RunQueue queue : queues) {
+            if (queue.workClass().name().equals(name)) {
+                return queue;
+            }
+        }
+        return null;
+    }
+
+    @Override
+    public void charge(RunQueue queue, long heldNanos) {
+        if (queue.workClass().name().equals(protectedClass)) {
+            protectedNanos += heldNanos / (1 - othersShare);
+        } else {
+            othersNanos += heldNanos / othersShare;
+            amongOthers.charge(queue, heldNanos);
+        }
+    }
+
+    @Override
+    public void tick(List<RunQueue> all, long nowNanos) {
+        amongOthers.tick(all, nowNanos);
+        RunQueue own = find(all, protectedClass);
+        RunQueue loading = loadClass == null ? null : find(all, loadClass);
+        if (loading != null) {
+            load += (1 - Math.exp((tickedNanos - nowNanos) / LOAD_NANOS)) * (loading.nrPresent() - load);
+        }
+        tickedNanos = nowNanos;
+        targetNanos = curve.at(load);
+        if (own == null) {
+            return;
+        }
+        if (steppedNanos == Long.MIN_VALUE) {
+            restart(own, nowNanos);
+        }
+        long elapsedNanos = nowNanos - steppedNanos;
+        boolean enough = own.latencies().nr() - nrAtStep >= STEP_COMPLETIONS;
+        if (elapsedNanos >= (enough ? STEP_NANOS : STEP_NANOS_MAX)) {
+            step(all, own, nowNanos);
+            restart(own, nowNanos);
+        }
+    }
+
+    private void restart(RunQueue own, long nowNanos) {
+        steppedNanos = nowNanos;
+        nrAtStep = own.latencies().nr();
+    }
+
+    private void step(List<RunQueue> all, RunQueue own, long nowNanos) {
+        OptionalLong measured = own.latencies().quantile(0.95, steppedNanos);
+        long latencyNanos = measured.orElse(0);
+        if (own.nrWaiting() > 0) {
+            // What has not ended yet counts as soon as it is late: else a class that is shut out looks well.
+            latencyNanos = Math.max(latencyNanos, ageIfLate(own, nowNanos));
+        }
+        if (latencyNanos == 0) {
+            return;
+        }
+        double factor = Math.pow((double) targetNanos / latencyNanos, GAIN);
+        boolean wanted = all.stream().anyMatch(queue -> queue != own && queue.nrWaiting() > 0);
+        if (factor > 1 && !wanted) {
+            return;
+        }
+        double share = othersShare * Math.min(Math.max(factor, STEP_DOWN_MAX), STEP_UP_MAX);
+        othersShare = Math.min(Math.max(share, SHARE_MIN), SHARE_MAX);
+    }
+
+    private long ageIfLate(RunQueue own, long nowNanos) {
+        long ageNanos = nowNanos - own.headArrivedNanos();
+        return ageNanos > 2 * targetNanos ? ageNanos : 0;
+    }
+
+    @Override
+    public long targetNanos(RunQueue queue) {
+        return queue.workClass().name().equals(protectedClass) ? targetNanos : -1;
+    }
+
+    /** The part of permit time that all other classes may have while the protected one wants it, 0 to 1. */
+    public double othersShare() {
+        return othersShare;
+    }
+}

@@ -1,0 +1,147 @@
+package quartier.degrade.core;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static quartier.degrade.core.Simulation.classFor;
+
+import java.util.List;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.Test;
+import quartier.degrade.core.WorkClass.Admission;
+import quartier.degrade.core.policy.Curve;
+import quartier.degrade.core.policy.Curve.Point;
+import quartier.degrade.core.policy.Fair;
+import quartier.degrade.core.policy.Policy;
+import quartier.degrade.core.policy.Priority;
+import quartier.degrade.core.policy.Target;
+import quartier.degrade.core.policy.Weighted;
+
+/** Policies on two simulated CPUs: the seed's experiment, 30 light clients of 4 ms and up to 40 heavy ones of 40 ms. */
+class PolicyTest {
+    private static final long MS = 1_000_000;
+    private static final long S = 1000 * MS;
+
+    private static Simulation simulation(Supplier<Policy> policy, WorkClass... classes) {
+        return new Simulation(new Settings(2, 2 * MS, S, Settings.Mode.ON, policy, List.of(classes)));
+    }
+
+    private static Simulation overload(Supplier<Policy> policy, WorkClass light, WorkClass heavy) {
+        return simulation(policy, light, heavy).clients(30, "light", 4 * MS).clients(40, "heavy", 40 * MS);
+    }
+
+    private static double p95Alone() {
+        return simulation(Fair::new, classFor("light")).clients(30, "light", 4 * MS).run(5 * S).p95Millis("light");
+    }
+
+    private static void assertBelow(double bound, double value) {
+        assertTrue(value < bound, value + " is not below " + bound);
+    }
+
+    @Test
+    void fairGivesEveryRequestTheSame() {
+        Simulation simulation = simulation(Fair::new, classFor("light"), classFor("heavy"))
+                .clients(30, "light", 20 * MS)
+                .clients(40, "heavy", 200 * MS)
+                .run(10 * S);
+        assertEquals(30.0 / 70, simulation.takeShare("light"), 0.03);
+    }
+
+    @Test
+    void weightedGivesClassesTheirWeights() {
+        Simulation simulation =
+                overload(Weighted::new, classFor("light").withWeight(3), classFor("heavy")).run(5 * S);
+        assertEquals(0.75, simulation.takeShare("light"), 0.02);
+    }
+
+    @Test
+    void aMinimumShareHoldsAgainstAWeight() {
+        Simulation simulation = overload(
+                        Weighted::new, classFor("light").withWeight(100), classFor("heavy").withMinimumShare(0.2))
+                .run(10 * S);
+        assertEquals(0.2, simulation.takeShare("heavy"), 0.03);
+    }
+
+    @Test
+    void aClassThatSleptHasNoCredit() {
+        Simulation simulation = simulation(Weighted::new, classFor("light"), classFor("heavy"))
+                .clients(40, "heavy", 40 * MS)
+                .run(5 * S)
+                .clients(30, "light", 4 * MS);
+        simulation.takeShare("heavy");
+        simulation.run(S / 2);
+        assertEquals(0.5, simulation.takeShare("light"), 0.06);
+    }
+
+    @Test
+    void priorityComesFirstAndNobodyStarves() {
+        Simulation simulation = overload(
+                        () -> new Priority(50 * MS), classFor("light").withPriority(5), classFor("heavy"))
+                .run(5 * S);
+        double fair = overload(Fair::new, classFor("light"), classFor("heavy")).run(5 * S).p95Millis("light");
+        assertBelow(0.6 * fair, simulation.p95Millis("light"));
+        assertTrue(simulation.report("heavy").nrCompleted() > 0, "ageing lets the heavy ones through");
+    }
+
+    @Test
+    void protectHoldsItsTargetAndGivesTheRestAway() {
+        double targetMillis = 1.5 * p95Alone();
+        Simulation simulation = overload(
+                        () -> Target.protect("light", (long) (targetMillis * MS)), classFor("light"), classFor("heavy"))
+                .run(10 * S);
+        simulation.takeShare("heavy");
+        simulation.run(10 * S);
+        assertEquals(targetMillis, simulation.p95Millis("light"), 0.1 * targetMillis);
+        assertEquals(1.0 / 3, simulation.takeShare("heavy"), 0.05, "what the target leaves");
+    }
+
+    @Test
+    void protectWastesNothingWhenItsClassIsAway() {
+        Simulation simulation = simulation(() -> Target.protect("light", 10 * MS), classFor("light"), classFor("heavy"))
+                .clients(40, "heavy", 40 * MS)
+                .run(2 * S);
+        assertEquals(2 * 2 * S, simulation.usedNanos.get("heavy"), 0.01 * 4 * S);
+    }
+
+    @Test
+    void aTargetBelowWhatIsPossibleIsComeCloseTo() {
+        Simulation simulation = overload(() -> Target.protect("light", MS), classFor("light"), classFor("heavy"))
+                .run(10 * S);
+        assertBelow(1.2 * p95Alone(), simulation.p95Millis("light"));
+        assertTrue(simulation.takeShare("heavy") > 0.015, "even so the others get something");
+    }
+
+    @Test
+    void theCurveIsFollowedOverItsRange() {
+        Curve curve = new Curve(List.of(new Point(0, 70 * MS), new Point(40, 150 * MS)));
+        for (int nrHeavy : new int[] {10, 20, 30, 40}) {
+            Simulation simulation = simulation(
+                            () -> Target.curve("light", "heavy", curve), classFor("light"), classFor("heavy"))
+                    .clients(30, "light", 4 * MS)
+                    .clients(nrHeavy, "heavy", 40 * MS)
+                    .run(15 * S);
+            double wantedMillis = curve.at(nrHeavy) / 1e6;
+            assertEquals(wantedMillis, simulation.p95Millis("light"), 0.1 * wantedMillis, nrHeavy + " heavy");
+        }
+    }
+
+    @Test
+    void whatWaitsTooLongToBeginIsSentAway() {
+        Simulation simulation = overload(
+                        Fair::new,
+                        classFor("light"),
+                        classFor("heavy").withAdmission(new Admission(5, 20 * MS, 429, 3)))
+                .run(S);
+        ClassReport heavy = simulation.report("heavy");
+        assertTrue(heavy.nrRejected() > 0 && heavy.nrCompleted() > 0, heavy.toString());
+        assertEquals(0, simulation.report("light").nrRejected());
+        assertEquals(heavy.nrArrived(), heavy.nrCompleted() + heavy.nrRejected() + heavy.nrPresent());
+    }
+
+    @Test
+    void aCurveIsStraightBetweenItsPoints() {
+        Curve curve = new Curve(List.of(new Point(10, 100), new Point(20, 300)));
+        assertEquals(100, curve.at(0));
+        assertEquals(200, curve.at(15));
+        assertEquals(300, curve.at(99));
+    }
+}

@@ -1,0 +1,43 @@
+package trial;
+
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Executors;
+import java.util.function.Supplier;
+
+/** The services on the JDK's own server; with {@code virtual}, on virtual threads. Prints its port. */
+public final class JdkServerMain {
+    private JdkServerMain() {}
+
+    public static void main(String[] arguments) throws Exception {
+        // Head and body of an answer are two packets; without this the second waits 40 ms for the first to be confirmed.
+        System.setProperty("sun.net.httpserver.nodelay", "true");
+        HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 100);
+        server.setExecutor(arguments.length > 0 ? virtualThreads() : Executors.newFixedThreadPool(64));
+        serve(server, "/light", Services::light);
+        serve(server, "/heavy", Services::heavy);
+        serve(server, "/failing", () -> {
+            throw new IllegalStateException("the application's own");
+        });
+        server.start();
+        System.out.println("port " + server.getAddress().getPort());
+    }
+
+    /** Newer than the JDK that this is compiled for. */
+    private static Executor virtualThreads() throws ReflectiveOperationException {
+        return (Executor) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+    }
+
+    private static void serve(HttpServer server, String path, Supplier<String> service) {
+        server.createContext(path, exchange -> {
+            try (exchange) {
+                byte[] answer = service.get().getBytes(StandardCharsets.UTF_8);
+                exchange.sendResponseHeaders(200, answer.length);
+                exchange.getResponseBody().write(answer);
+            }
+        });
+    }
+}

@@ -1,0 +1,197 @@
+package trial;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import com.sun.tools.attach.VirtualMachine;
+import java.nio.file.Files;
+import java.util.List;
+import javax.management.Attribute;
+import javax.management.ObjectName;
+import javax.management.remote.JMXConnector;
+import javax.management.remote.JMXConnectorFactory;
+import javax.management.remote.JMXServiceURL;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Real servers in JVMs of their own, unmodified, with the agent's jar. */
+@Timeout(240)
+class ServerTest {
+    private static final String CLASSES = classes(9, 1);
+    private static final int MANY = 1_000_000;
+
+    private static String classes(int lightWeight, int heavyWeight) {
+        return """
+            policy = "weighted"
+            metrics_port = 0
+
+            [weave]
+            include = ["trial.**", "com.sun.org.apache.xerces.**"]
+
+            [[class]]
+            name = "light"
+            paths = "/light"
+            weight = %d
+
+            [[class]]
+            name = "heavy"
+            paths = "/heavy"
+            weight = %d
+            """.formatted(lightWeight, heavyWeight);
+    }
+
+    private static Load load(ServerProcess server, int nrLight, int nrHeavy) {
+        return new Load(server.port).clients(16, "/light", nrLight).clients(16, "/heavy", nrHeavy);
+    }
+
+    /** How long a light request takes, in heavy ones. */
+    private static double lightOverHeavy(ServerProcess server) throws InterruptedException {
+        Load load = load(server, 160, 32).run();
+        assertEquals(List.of(), load.failures());
+        System.out.println(load);
+        return load.quantileMillis("/light", 0.5) / load.quantileMillis("/heavy", 0.5);
+    }
+
+    /** Latencies are compared within one run, alternating: what else the machine does is in both. */
+    @ParameterizedTest
+    @ValueSource(classes = {JdkServerMain.class, TomcatMain.class})
+    void weightsDecideWhoWaits(Class<?> main) throws Exception {
+        double product = 1;
+        try (ServerProcess server = new ServerProcess(main, classes(9, 1))) {
+            load(server, 50, 10).run();
+            for (int round = 0; round < 2; round++) {
+                double lightFirst = lightOverHeavy(server);
+                server.configure(classes(1, 9), "reloaded");
+                double heavyFirst = lightOverHeavy(server);
+                server.configure(classes(9, 1), "reloaded");
+                System.out.printf("%s: light takes %.3f of heavy when weighted 9:1, %.3f when 1:9%n",
+                        main.getSimpleName(), lightFirst, heavyFirst);
+                product *= lightFirst / heavyFirst;
+            }
+            assertEquals(0, server.metric("faults_total"), server.said());
+            assertEquals(4, server.metric("reloads_total"));
+            assertTrue(server.metric("yields_total{class=\"heavy\"}") > 20, server.metrics());
+            server.awaitMetric("present{class=\"heavy\"}", 0);
+        }
+        assertTrue(Math.sqrt(product) < 0.5, "9:1 over 1:9: " + Math.sqrt(product));
+    }
+
+    @ParameterizedTest
+    @ValueSource(classes = {JdkServerMain.class, TomcatMain.class})
+    void whatCannotBeServedIsSentAway(Class<?> main) throws Exception {
+        String config = "permits = 1\n" + CLASSES + "queue = 0\nreject_code = 429\nretry_after_s = 7\n";
+        try (ServerProcess server = new ServerProcess(main, config)) {
+            Load load = load(server, 60, 20).run();
+            assertTrue(load.failures().size() > 0, "16 clients are too many for a queue of none");
+            assertTrue(load.failures().stream().allMatch("/heavy: 429"::equals), load.failures().toString());
+            assertEquals(load.failures().size(), (int) server.metric("rejected_total{class=\"heavy\"}"));
+            assertEquals(0, server.metric("rejected_total{class=\"light\"}"));
+            assertEquals(0, server.metric("faults_total"), server.said());
+            assertEquals(200, server.get("/heavy").code(), "alone it is let in");
+        }
+    }
+
+    @Test
+    void theAgentGoesInAndOutUnderLoad() throws Exception {
+        try (ServerProcess server = new ServerProcess(TomcatMain.class, null)) {
+            Files.writeString(server.config, CLASSES);
+            // Few clients: on a busy machine the JVM that attaches has to get some CPU too.
+            Load load = new Load(server.port).clients(3, "/light", MANY).clients(2, "/heavy", MANY);
+            Thread clients = load.start();
+            for (int round = 0; round < 2; round++) {
+                assertEquals(0, server.tell("attach", server.pid(), server.config.toString()), server.said());
+                server.awaitMetrics();
+                server.awaitMetric("completed_total{class=\"light\"}", 10);
+                assertNotEquals(0, server.tell("attach", server.pid(), server.config.toString()), "one is enough");
+                server.awaitSaid("an agent is active in this JVM already");
+                assertEquals(0, server.tell("detach", server.pid()), server.said());
+                server.awaitSaid("taken out");
+            }
+            assertNotEquals(0, server.tell("detach", server.pid()), "there is nothing left to take out");
+            load.stop();
+            clients.join();
+            assertEquals(List.of(), load.failures());
+        }
+    }
+
+    @Test
+    void aWrongFileKeepsTheOldOneAndAMissingOneStopsNobody() throws Exception {
+        try (ServerProcess server = new ServerProcess(JdkServerMain.class, CLASSES)) {
+            server.configure("policy = \"best\"\n", ":1:1: policy \"best\" is none of");
+            server.awaitSaid("the configuration stays what it was");
+            assertEquals(200, server.get("/light").code());
+            // The old classes are there.
+            server.awaitMetric("completed_total{class=\"light\"}", 1);
+            assertEquals(1, server.metric("reloads_refused_total"));
+        }
+        try (ServerProcess server = new ServerProcess(JdkServerMain.class, "nonsense")) {
+            server.awaitSaid("not active: .*:1:9: ");
+            assertEquals(200, server.get("/light").code());
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(classes = {JdkServerMain.class, TomcatMain.class})
+    void anApplicationThatFailsLeavesNothingBehind(Class<?> main) throws Exception {
+        try (ServerProcess server = new ServerProcess(main, CLASSES)) {
+            for (int request = 0; request < 5; request++) {
+                try {
+                    assertEquals(500, server.get("/failing").code());
+                } catch (java.io.IOException closed) {
+                    // The JDK's server closes the connection.
+                }
+            }
+            server.awaitMetric("completed_total{class=\"other\"}", 5);
+            assertEquals(0, server.metric("present{class=\"other\"}"));
+            assertEquals(0, server.metric("faults_total"), server.said());
+        }
+    }
+
+    @Test
+    void aDryRunHoldsNobodyAndSaysWhatItWouldDo() throws Exception {
+        String config = "mode = \"dry-run\"\n" + CLASSES + "queue = 2\n";
+        try (ServerProcess server = new ServerProcess(JdkServerMain.class, config)) {
+            assertEquals(List.of(), load(server, 60, 20).run().failures());
+            assertTrue(server.metric("would_wait_total{class=\"heavy\"}") > 0, server.metrics());
+            assertTrue(server.metric("would_reject_total{class=\"heavy\"}") > 0, server.metrics());
+            assertEquals(0, server.metric("waited_seconds_total{class=\"heavy\"}"));
+            assertFalse(server.metrics().contains("target_p95_seconds{"), "no target is no line");
+        }
+    }
+
+    @Test
+    void jmxShowsAndSwitches() throws Exception {
+        try (ServerProcess server = new ServerProcess(JdkServerMain.class, CLASSES)) {
+            VirtualMachine machine = VirtualMachine.attach(server.pid());
+            String address = machine.startLocalManagementAgent();
+            machine.detach();
+            try (JMXConnector connector = JMXConnectorFactory.connect(new JMXServiceURL(address))) {
+                var beans = connector.getMBeanServerConnection();
+                ObjectName agent = new ObjectName("quartier.degrade:type=Agent");
+                assertEquals("on", beans.getAttribute(agent, "Mode"));
+                beans.setAttribute(agent, new Attribute("Mode", "off"));
+                server.awaitSaid("mode off, as somebody said by JMX");
+                assertEquals("off", beans.getAttribute(agent, "Mode"));
+                assertEquals(200, server.get("/light").code());
+                server.awaitMetric("completed_total{class=\"light\"}", 1);
+                assertTrue(beans.getAttribute(agent, "Classes").toString().contains("p95_seconds"));
+            }
+        }
+    }
+
+    @Test
+    void virtualThreadsAreJobsToo() throws Exception {
+        assumeTrue(ServerProcess.hasVirtualThreads(), "a JDK with virtual threads: -Dtrial.java.home=FOLDER");
+        try (ServerProcess server = new ServerProcess(JdkServerMain.class, CLASSES, "virtual")) {
+            assertEquals(List.of(), load(server, 60, 20).run().failures());
+            assertTrue(server.metric("yields_total{class=\"heavy\"}") > 0, server.metrics());
+            server.awaitMetric("present{class=\"heavy\"}", 0);
+            assertEquals(0, server.metric("faults_total"), server.said());
+        }
+    }
+}
