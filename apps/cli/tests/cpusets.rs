@@ -11,7 +11,7 @@ const SCRIPT: &str = r#"
     cd /tmp && echo 0 > /proc/sys/kernel/numa_balancing
     printf '[[tasks.cpuset]]\ncgroup = "/may"\n' > config
     for group in first:1 second:2 shared:3 set:3; do
-        printf '[[tasks.pin]]\nwho.cgroup = "/may/%s"\nnode = %s\n' ${group%:*} ${group#*:} >> config
+        printf '[[tasks.pin]]\nwho = { name = "far", cgroup = "/may/%s" }\nnode = %s\n' ${group%:*} ${group#*:} >> config
     done
     groups=/sys/fs/cgroup
     echo +cpuset > $groups/cgroup.subtree_control
