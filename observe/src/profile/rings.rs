@@ -1,0 +1,193 @@
+//! The kernel's rings: opened before a program is started, emptied while it runs, read when it has ended.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use perf_event::data::Record as Parsed;
+use perf_event::events::{Event, Software};
+use perf_event::{Builder, SampleFlag, Sampler};
+use quartier_model::{CpuList, Recording};
+
+use super::arch::{REGISTERS, Registers};
+use super::kernel::Kernel;
+use super::records::{self, Record, Sample, What};
+use super::stacks::Assembler;
+use crate::Host;
+
+/// What is kept of a stack at a tick of the clock.
+pub const STACK_BYTES: u32 = 4096;
+/// And where a thread is about to wait: that may happen a hundred times as often.
+const WAITING_STACK_BYTES: u32 = 1024;
+/// A CPU's ring holds what it writes in half a second, and more.
+const RING_BYTES: usize = 4 << 20;
+/// How often rings are emptied.
+const EMPTIED_EVERY: Duration = Duration::from_millis(50);
+/// Records that are kept before stacks are made of them; until then the program has the CPUs to itself.
+const PENDING_MAX: usize = 200_000;
+
+/// Why nothing can be profiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unprofiled {
+    /// By the administrator.
+    #[error(
+        "profiles are not permitted: run as root, or allow them (sysctl kernel.perf_event_paranoid=1)"
+    )]
+    NotPermitted,
+    /// By limits.
+    #[error(
+        "no memory or descriptors are left for profiles: raise kernel.perf_event_mlock_kb or `ulimit -n`"
+    )]
+    NoRoom,
+    /// By the kernel.
+    #[error("this kernel has no perf events (CONFIG_PERF_EVENTS): profile on another one")]
+    Unsupported,
+}
+
+/// Profiles what the thread that opened it starts, from the moment when that becomes another program.
+pub struct Profiler {
+    rings: Vec<Ring>,
+    host: Host,
+}
+
+struct Ring {
+    sampler: Sampler,
+    waits: bool,
+}
+
+impl fmt::Debug for Profiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profiler").field("rings", &self.rings.len()).finish_non_exhaustive()
+    }
+}
+
+impl Profiler {
+    /// Opens it for the calling thread, on these CPUs; so many looks each second. The host's kernel is the one that runs.
+    ///
+    /// # Errors
+    /// When nothing can be profiled; then nothing is open.
+    pub fn open(host: &Host, cpus: &CpuList, hertz: u32) -> Result<Self, Unprofiled> {
+        let mut rings = Vec::new();
+        for cpu in cpus.iter() {
+            let mut clock = builder(Software::TASK_CLOCK, cpu, STACK_BYTES);
+            clock.sample_frequency(hertz.into()).mmap(true).mmap2(true).comm(true).comm_exec(true);
+            clock.task(true).context_switch(true);
+            rings.push(Ring::open(&clock, false)?);
+            let mut switches = builder(Software::CONTEXT_SWITCHES, cpu, WAITING_STACK_BYTES);
+            switches.sample_period(1);
+            rings.push(Ring::open(&switches, true)?);
+        }
+        Ok(Self { rings, host: host.clone() })
+    }
+
+    /// Whether the kernel hides the names of its functions.
+    #[must_use]
+    pub fn is_kernel_hidden(&self) -> bool {
+        Kernel::read(&self.host).is_hidden()
+    }
+
+    /// Records until told that the program has ended; paths of programs begin at `root`.
+    #[must_use]
+    pub fn record(mut self, root: &Path, ended: &Receiver<()>) -> Recording {
+        let mut assembler = Assembler::new(root, Kernel::read(&self.host));
+        let mut pending = Vec::new();
+        // Rings are emptied one after the other. So what is earlier than anything found the last time is complete now.
+        let mut complete_ns = 0;
+        loop {
+            let has_ended = !matches!(ended.recv_timeout(EMPTIED_EVERY), Err(RecvTimeoutError::Timeout));
+            let before_ns = pending.iter().map(|record: &Record| record.at_ns).max();
+            self.rings.iter_mut().for_each(|ring| ring.empty(&mut pending));
+            if has_ended {
+                complete_ns = u64::MAX;
+            } else if pending.len() < PENDING_MAX {
+                continue;
+            } else {
+                complete_ns = before_ns.unwrap_or(complete_ns);
+            }
+            pending.sort_by_key(|record| record.at_ns);
+            let rest = pending.partition_point(|record| record.at_ns <= complete_ns);
+            pending.drain(..rest).for_each(|record| assembler.take(record));
+            if has_ended {
+                return assembler.finish();
+            }
+        }
+    }
+}
+
+/// One event on one CPU, of what the calling thread starts.
+fn builder(event: impl Event, cpu: u32, stack_bytes: u32) -> Builder<'static> {
+    let mut sample = SampleFlag::TID | SampleFlag::TIME | SampleFlag::IP | SampleFlag::CALLCHAIN;
+    let mut builder = Builder::new(event);
+    builder.observe_self().one_cpu(cpu as usize).inherit(true).enable_on_exec(true);
+    builder.include_kernel().sample_id_all(true);
+    if REGISTERS != 0 {
+        sample |= SampleFlag::REGS_USER | SampleFlag::STACK_USER;
+        builder.sample_regs_user(REGISTERS).sample_stack_user(stack_bytes);
+        builder.exclude_callchain_user(true);
+    }
+    builder.sample(sample);
+    builder
+}
+
+impl Ring {
+    fn open(builder: &Builder<'_>, waits: bool) -> Result<Self, Unprofiled> {
+        let sampler = builder.build().and_then(|counter| counter.sampled(RING_BYTES));
+        Ok(Self { sampler: sampler.map_err(|error| unprofiled(&error))?, waits })
+    }
+
+    fn empty(&mut self, into: &mut Vec<Record>) {
+        const TYPE_SAMPLE: u32 = 9;
+        while let Some(record) = self.sampler.next_record() {
+            let found = if record.ty() == TYPE_SAMPLE {
+                let is_user = record.misc() & 7 == 2;
+                match record.parse_record() {
+                    Ok(Parsed::Sample(sample)) => of_sample(&sample, is_user, self.waits),
+                    _ => None,
+                }
+            } else {
+                records::parse(record.ty(), record.misc(), &record.to_contiguous())
+            };
+            into.extend(found);
+        }
+    }
+}
+
+fn of_sample(sample: &perf_event::data::Sample<'_>, is_user: bool, waits: bool) -> Option<Record> {
+    let (mut kernel, mut user) = (Vec::new(), Vec::new());
+    let mut is_kernel = false;
+    for address in sample.callchain().unwrap_or_default() {
+        match *address as i64 {
+            // Not addresses: what follows is of the kernel, or of the user.
+            -128 => is_kernel = true,
+            -4095..0 => is_kernel = false,
+            _ if is_kernel => kernel.push(*address),
+            _ => user.push(*address),
+        }
+    }
+    let registers = sample.regs_user().filter(|registers| !registers.regs.is_empty());
+    let sample_of = Sample {
+        is_user,
+        waits,
+        kernel,
+        user,
+        registers: registers.map(|registers| Registers::of(&registers.regs)),
+        stack: sample.stack_user().unwrap_or_default().to_vec(),
+    };
+    let what = What::Sample(Box::new(sample_of));
+    Some(Record { at_ns: sample.time()?, pid: sample.pid()?, tid: sample.tid()?, what })
+}
+
+fn unprofiled(error: &io::Error) -> Unprofiled {
+    const EPERM: i32 = 1;
+    const ENOMEM: i32 = 12;
+    const EACCES: i32 = 13;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match error.raw_os_error() {
+        Some(EPERM | EACCES) => Unprofiled::NotPermitted,
+        Some(ENOMEM | ENFILE | EMFILE) => Unprofiled::NoRoom,
+        _ => Unprofiled::Unsupported,
+    }
+}
