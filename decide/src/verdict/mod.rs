@@ -1,0 +1,25 @@
+//! What stops a program from scaling: from runs at several CPU counts to a named culprit, or to none.
+//!
+//! A run could have used its CPUs for all of its time. [`fold`] charges each moment of that to code: running code to
+//! itself, idle CPUs to the locks that threads wait for, or to what runs meanwhile. [`Verdict::of`] compares what a unit
+//! of work costs in each place at the fewest CPUs and at the most, and names what grew beyond the noise of the runs.
+//!
+//! Everything here follows from the [`Study`], which can be saved and judged again.
+
+mod cause;
+mod fold;
+mod growth;
+mod names;
+mod suspects;
+mod study;
+mod usl;
+mod judge;
+
+pub use cause::Class;
+pub use fold::fold;
+pub use growth::{Growth, growth};
+pub use names::{Waits, waits_for};
+pub use study::{Cost, Point, Profile, Run, STUDY_FORMAT, Sharing, Study};
+pub use suspects::{Suspect, Suspects};
+pub use usl::{Scalability, Spread, scalability};
+pub use judge::{Culprit, Lost, Outcome, Verdict};

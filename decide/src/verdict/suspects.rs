@@ -1,0 +1,177 @@
+//! Whose a cost is: each piece of time belongs to one suspect.
+
+use std::collections::BTreeMap;
+
+use quartier_model::Frame;
+use serde::{Deserialize, Serialize};
+
+use super::names::{
+    Waits, is_kernel_lock, is_lock, is_plumbing, kernel_entry, waits_for,
+};
+use super::study::{Cost, Point, Study};
+
+/// Who may be the culprit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Suspect {
+    /// A lock with a name: waiting for it, and the work of taking and releasing it.
+    Lock(String),
+    /// A lock without a name, by who takes it.
+    LockIn(String),
+    /// Running code: a function, and what it accesses.
+    Code(String, Option<String>),
+    /// The kernel: what it was entered for, and by which function.
+    Kernel(String, String),
+    /// Code that runs while others have nothing to do, and never beside others.
+    Serial(String),
+    /// Code whose last part runs while others have nothing to do.
+    Uneven(String),
+    /// Nothing runs, and this is waited for.
+    Waits(Waits),
+}
+
+/// A context counts as serial when so much of it runs beside idle CPUs.
+const SERIAL_MIN: f64 = 0.9;
+/// Looks at a context before it may be called serial.
+const SERIAL_LOOKS_MIN: u64 = 5;
+
+/// Whose costs are whose, as learnt from the runs on the most CPUs.
+#[derive(Debug, Default)]
+pub struct Suspects {
+    /// The lock that a function takes most, for looks that do not show which.
+    lock_of: BTreeMap<String, String>,
+    /// The contexts that are serial: functions from the outermost.
+    serial: Vec<Vec<String>>,
+}
+
+impl Suspects {
+    /// Learns from a point's profiles.
+    #[must_use]
+    pub fn of(study: &Study, point: &Point) -> Self {
+        let profiles = || point.runs.iter().filter_map(|run| run.profile.as_ref());
+        let costs = || profiles().flat_map(|profile| &profile.costs);
+        Self { lock_of: locks(study, costs()), serial: serial(study, costs()) }
+    }
+
+    /// A cost's parts, in seconds.
+    #[must_use]
+    pub fn parts(&self, study: &Study, cost: &Cost) -> Vec<(Suspect, f64)> {
+        if cost.nr_samples == 0 {
+            return vec![(self.waiting(study, cost), cost.idle_s)];
+        }
+        vec![(self.running(study, cost), cost.ran_s), (self.beside_idle(study, cost), cost.idle_s)]
+    }
+
+    fn waiting(&self, study: &Study, cost: &Cost) -> Suspect {
+        match waits_for(study.stack(cost)) {
+            Waits::Lock => self.running(study, cost),
+            waits => Suspect::Waits(waits),
+        }
+    }
+
+    fn running(&self, study: &Study, cost: &Cost) -> Suspect {
+        let site = site(study.stack(cost));
+        let object = cost.object.and_then(|at| study.objects.get(at as usize));
+        let takes_lock = study
+            .stack(cost)
+            .rev()
+            .take_while(|frame| is_plumbing(frame))
+            .any(|frame| is_lock(frame));
+        let waits_for_lock =
+            || cost.nr_samples == 0 && waits_for(study.stack(cost)) == Waits::Lock && !in_kernel_lock(study, cost);
+        if takes_lock || waits_for_lock() {
+            let lock = object.or_else(|| self.lock_of.get(&site));
+            return lock.map_or(Suspect::LockIn(site), |lock| Suspect::Lock(lock.clone()));
+        }
+        match kernel_entry(study.stack(cost)) {
+            Some(entry) => Suspect::Kernel(entry, site),
+            None => Suspect::Code(site_or_leaf(study, cost, site), object.cloned()),
+        }
+    }
+
+    fn beside_idle(&self, study: &Study, cost: &Cost) -> Suspect {
+        let path = path(study.stack(cost));
+        let serial = self.serial.iter().find(|serial| path.starts_with(&serial[..]));
+        if let Some(function) = serial.and_then(|serial| serial.last()) {
+            return Suspect::Serial(function.clone());
+        }
+        let body = study.stack(cost).find(|frame| !is_plumbing(frame));
+        Suspect::Uneven(body.map_or_else(|| site(study.stack(cost)), |frame| frame.function.clone()))
+    }
+}
+
+/// A lock of the kernel's that the program does not know of.
+fn in_kernel_lock(study: &Study, cost: &Cost) -> bool {
+    study.stack(cost).any(|frame| is_kernel_lock(frame))
+}
+
+/// The innermost function of the program's own.
+pub fn site<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> String {
+    let mut leaf = None;
+    for frame in stack.rev() {
+        if !is_plumbing(frame) {
+            return frame.function.clone();
+        }
+        leaf = leaf.or(Some(frame));
+    }
+    leaf.map_or_else(|| "unknown".to_owned(), |frame| frame.function.clone())
+}
+
+/// Code of a library that is slow in itself (memcpy) is named with who calls it.
+fn site_or_leaf(study: &Study, cost: &Cost, site: String) -> String {
+    match study.stack(cost).next_back() {
+        Some(leaf) if is_plumbing(leaf) && leaf.function != site => {
+            format!("{} in {site}", leaf.function)
+        }
+        _ => site,
+    }
+}
+
+/// Functions of user code from the outermost, as contexts are told apart.
+fn path<'a>(stack: impl Iterator<Item = &'a Frame>) -> Vec<String> {
+    stack.take_while(|frame| !frame.is_kernel()).map(|frame| frame.function.clone()).collect()
+}
+
+fn locks<'a>(study: &Study, costs: impl Iterator<Item = &'a Cost>) -> BTreeMap<String, String> {
+    let mut seconds: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for cost in costs {
+        let Some(object) = cost.object.and_then(|at| study.objects.get(at as usize)) else { continue };
+        if study.stack(cost).any(is_lock) {
+            let key = (site(study.stack(cost)), object.clone());
+            *seconds.entry(key).or_default() += cost.ran_s + cost.idle_s;
+        }
+    }
+    let mut most: BTreeMap<String, (f64, String)> = BTreeMap::new();
+    for ((site, object), seconds) in seconds {
+        let known = most.entry(site).or_default();
+        if seconds > known.0 {
+            *known = (seconds, object);
+        }
+    }
+    most.into_iter().map(|(site, (_, object))| (site, object)).collect()
+}
+
+/// The outermost contexts of the program's own that run only while CPUs are idle.
+fn serial<'a>(study: &Study, costs: impl Iterator<Item = &'a Cost>) -> Vec<Vec<String>> {
+    let mut contexts: BTreeMap<Vec<String>, (u64, f64, f64)> = BTreeMap::new();
+    let mut own: BTreeMap<Vec<String>, bool> = BTreeMap::new();
+    for cost in costs.filter(|cost| cost.nr_samples > 0) {
+        let path = path(study.stack(cost));
+        for (depth, frame) in (1..=path.len()).zip(study.stack(cost)) {
+            let (nr, ran_s, beside_s) = contexts.entry(path[..depth].to_vec()).or_default();
+            *nr += cost.nr_samples;
+            *ran_s += cost.ran_s;
+            *beside_s += cost.ran_beside_idle_s;
+            own.entry(path[..depth].to_vec()).or_insert_with(|| !is_plumbing(frame));
+        }
+    }
+    let mut found: Vec<Vec<String>> = Vec::new();
+    // Outer contexts come before inner ones.
+    for (context, (nr, ran_s, beside_s)) in contexts {
+        let is_serial = nr >= SERIAL_LOOKS_MIN && own[&context] && beside_s >= SERIAL_MIN * ran_s;
+        if is_serial && !found.iter().any(|outer| context.starts_with(outer)) {
+            found.push(context);
+        }
+    }
+    found
+}
