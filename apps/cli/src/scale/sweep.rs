@@ -1,0 +1,89 @@
+//! Runs at every CPU count, taking turns.
+
+use std::ffi::OsString;
+
+use anyhow::bail;
+use quartier_act::Program;
+use quartier_decide::verdict::{Point, Study, fold};
+use quartier_model::CpuList;
+use quartier_observe::Host;
+
+use super::measure::{Measured, Outcome};
+use super::metric::Metric;
+
+/// What to run, and where.
+#[derive(Debug)]
+pub struct Sweep {
+    pub host: Host,
+    pub online: CpuList,
+    /// One for each point, ascending.
+    pub sets: Vec<CpuList>,
+    pub repeat: u32,
+    pub metric: Metric,
+    pub hertz: Option<u32>,
+    pub command: Vec<OsString>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Swept {
+    pub study: Study,
+    /// What went wrong, each thing once, with its remedy.
+    pub complaints: Vec<String>,
+}
+
+impl Sweep {
+    /// Every round visits every point once.
+    pub fn run(&self) -> anyhow::Result<Swept> {
+        let path = std::env::var_os("PATH");
+        Program::find(&self.command[0], path.as_deref())?;
+        let points = self.sets.iter().map(|cpus| Point {
+            nr_cpus: cpus.len() as u32,
+            cpus: cpus.to_string(),
+            runs: Vec::new(),
+        });
+        let study = Study { unit: self.metric.unit().to_owned(), points: points.collect(), ..Study::default() };
+        let mut swept = Swept { study, complaints: Vec::new() };
+        for _ in 0..self.repeat {
+            for (at, cpus) in self.sets.iter().enumerate() {
+                let (host, online, command) = (&self.host, &self.online, &self.command[..]);
+                let (metric, hertz) = (&self.metric, self.hertz);
+                match (Measured { host, online, cpus, command, metric, hertz }).run() {
+                    Ok(outcome) => swept.add(at, outcome),
+                    Err(why) => swept.complain(format!("on {} CPUs the command {why}", cpus.len())),
+                }
+            }
+        }
+        if swept.study.points.iter().all(|point| point.runs.is_empty()) {
+            bail!("no run succeeded: {}", swept.complaints.join("; "));
+        }
+        Ok(swept)
+    }
+}
+
+impl Swept {
+    fn add(&mut self, at: usize, outcome: Outcome) {
+        let Outcome { mut run, recording, unprofiled } = outcome;
+        if let Some(why) = unprofiled {
+            self.complain(format!("nothing is named, because {why}"));
+        }
+        if let Some(recording) = recording {
+            let is_kernel_named = recording.frames.iter().all(|frame| frame.function != "kernel");
+            if !is_kernel_named {
+                self.complain(
+                    "the kernel hides the names of its functions: run as root, or sysctl kernel.kptr_restrict=0"
+                        .to_owned(),
+                );
+            }
+            let profile = fold(&recording, self.study.points[at].nr_cpus);
+            run.profile = Some(self.study.adopt(profile, &recording));
+        }
+        self.study.points[at].runs.push(run);
+    }
+
+    fn complain(&mut self, complaint: String) {
+        if !self.complaints.contains(&complaint) {
+            self.complaints.push(complaint);
+        }
+    }
+}
