@@ -57,6 +57,8 @@ pub enum Happening {
         stack: u32,
         /// The futex.
         word: Option<Touch>,
+        /// It waits for that word to be something else than 2: as C libraries write it, a lock that others wait for.
+        is_locked: bool,
     },
     /// It left its CPU.
     Left {

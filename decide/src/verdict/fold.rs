@@ -14,8 +14,8 @@ const WORD_BITS: u32 = 3;
 /// Looks at a thread on a line before it counts as one that uses it.
 const LOOKS_MIN: u32 = 2;
 
-/// What tells costs apart: stack, variable, use of its line.
-type Key = (u32, Option<u32>, Option<Sharing>);
+/// What tells costs apart: stack, variable, use of its line, what is waited for.
+type Key = (u32, Option<u32>, Option<Sharing>, Option<Waits>);
 
 /// What each place of a run on so many CPUs cost. Stacks and variables have the recording's numbers.
 #[must_use]
@@ -44,7 +44,6 @@ struct Folding<'a> {
     nr_cpus: f64,
     now_ns: Option<u64>,
     threads: BTreeMap<u32, State>,
-    waits: Vec<Waits>,
     costs: BTreeMap<Key, Cost>,
     /// Idle CPUs beside each look at running code.
     idle_at_looks: BTreeMap<Key, f64>,
@@ -55,15 +54,11 @@ struct Folding<'a> {
 
 impl<'a> Folding<'a> {
     fn new(recording: &'a Recording, nr_cpus: u32) -> Self {
-        let frames = |stack: &Vec<u32>| {
-            waits_for(stack.iter().map(|at| &recording.frames[*at as usize]))
-        };
         Self {
             recording,
             nr_cpus: nr_cpus.into(),
             now_ns: None,
             threads: BTreeMap::new(),
-            waits: recording.stacks.iter().map(frames).collect(),
             costs: BTreeMap::new(),
             idle_at_looks: BTreeMap::new(),
             idle_beside_running_s: 0.0,
@@ -109,7 +104,7 @@ impl<'a> Folding<'a> {
         };
         let all = self.threads.values().filter_map(waiting);
         let (locks, others): (Vec<_>, Vec<_>) =
-            all.partition(|at| self.waits[at.0 as usize] == Waits::Lock);
+            all.partition(|at| at.3 == Some(Waits::Lock));
         let of_locks = idle.min(locks.len() as f64);
         let rest = idle - of_locks;
         let mut blame = |places: &[Key], cpus: f64| {
@@ -121,7 +116,7 @@ impl<'a> Folding<'a> {
         blame(&locks, of_locks);
         if nr_running == 0 && rest > 0.0 {
             // Waiting for other threads explains nothing while none of them runs.
-            let is_cause = |at: &&Key| self.waits[at.0 as usize] != Waits::Others;
+            let is_cause = |at: &&Key| at.3 != Some(Waits::Others);
             let causes: Vec<_> = others.iter().filter(is_cause).copied().collect();
             blame(if causes.is_empty() { &others } else { &causes }, rest);
         }
@@ -143,13 +138,17 @@ impl<'a> Folding<'a> {
                 State::Runs { about_to_wait: None }
             }
             Happening::Ran { stack, touch } => {
-                let at = (stack, touch.and_then(|touch| touch.object), lines.sharing(touch));
+                let object = touch.and_then(|touch| touch.object);
+                let at = (stack, object, lines.sharing(touch), None);
                 self.threads.insert(tid, State::Runs { about_to_wait: None });
                 self.look(at);
                 return;
             }
-            Happening::Waits { stack, word } => {
-                let at = (stack, word.and_then(|word| word.object), None);
+            Happening::Waits { stack, word, is_locked } => {
+                let frames = self.recording.stacks[stack as usize].iter();
+                let frames = frames.map(|at| &self.recording.frames[*at as usize]);
+                let waits = waits_for(frames, is_locked);
+                let at = (stack, word.and_then(|word| word.object), None, Some(waits));
                 State::Runs { about_to_wait: Some(at) }
             }
             Happening::Left { is_preempted: true } => State::Stopped,
@@ -168,7 +167,7 @@ impl<'a> Folding<'a> {
     fn look(&mut self, at: Key) {
         let (nr_running, _, idle) = self.now();
         let nr_locked = self.threads.values().filter(|state| match state {
-            State::Waits { at: Some(at), .. } => self.waits[at.0 as usize] == Waits::Lock,
+            State::Waits { at: Some(at), .. } => at.3 == Some(Waits::Lock),
             _ => false,
         });
         let charged = (idle - nr_locked.count() as f64).max(0.0);
@@ -196,11 +195,12 @@ impl<'a> Folding<'a> {
 }
 
 fn cost<'a>(costs: &'a mut BTreeMap<Key, Cost>, recording: &Recording, at: Key) -> &'a mut Cost {
-    let (stack, object, sharing) = at;
+    let (stack, object, sharing, waits) = at;
     costs.entry(at).or_insert_with(|| Cost {
         stack: recording.stacks[stack as usize].clone(),
         object,
         sharing,
+        waits,
         nr_samples: 0,
         ran_s: 0.0,
         ran_beside_idle_s: 0.0,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::Class;
 use super::growth::{Growth, growth};
-use super::names::{Waits, is_kernel_lock};
+use super::names::{Waits, is_kernel_lock, is_plumbing};
 use super::study::{Cost, Point, Profile, Run, Sharing, Study};
 use super::suspects::{Suspect, Suspects, site};
 
@@ -329,7 +329,7 @@ impl<'a> Evidence<'a> {
             line,
             function,
             object,
-            context: frames().map(|frame| frame.function.clone()).take(FRAMES_SHOWN).collect(),
+            context: frames().skip_while(|frame| is_plumbing(frame)).map(|frame| frame.function.clone()).take(FRAMES_SHOWN).collect(),
             share_percent: 100.0 * per_unit_s.by() / all,
             share_error_percent: 100.0 * per_unit_s.error / all,
             per_unit_s,

@@ -37,14 +37,16 @@ impl Waits {
 }
 
 /// What a thread with this stack, from the outermost frame, waits for.
-pub fn waits_for<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Waits {
+///
+/// `is_locked`: on a futex that is 2.
+pub fn waits_for<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>, is_locked: bool) -> Waits {
     let stack: Vec<_> = stack.collect();
     let (kernel, user): (Vec<&Frame>, Vec<_>) = stack.into_iter().partition(|frame| frame.is_kernel());
     let calls = |words: &[&str]| {
         kernel.iter().any(|frame| words.iter().any(|word| frame.function.contains(word)))
     };
     if calls(&["futex"]) {
-        return futex(&user);
+        return futex(&user, is_locked);
     }
     // In this order: a read of a file goes through the same calls as one of a socket.
     for (words, waits) in [
@@ -66,7 +68,7 @@ pub fn waits_for<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Waits
 }
 
 /// A futex is a lock, or the other half of a condition: who called it knows.
-fn futex(user: &[&Frame]) -> Waits {
+fn futex(user: &[&Frame], is_locked: bool) -> Waits {
     let innermost = user.iter().rev().take_while(|frame| is_plumbing(frame));
     let names: Vec<_> = innermost.map(|frame| frame.function.as_str()).collect();
     let says = |words: &[&str]| names.iter().any(|name| words.iter().any(|word| name.contains(word)));
@@ -74,9 +76,10 @@ fn futex(user: &[&Frame]) -> Waits {
         Waits::Others
     } else if says(&["lock", "mutex", "Mutex"]) {
         Waits::Lock
-    } else if !names.is_empty() && user.last().is_some_and(|frame| is_c_library(&frame.module)) {
-        // Functions of the C library's own that take its locks have no names: malloc, stdio, localtime.
-        Waits::Lock
+    } else if user.last().is_some_and(|frame| is_c_library(&frame.module)) {
+        // Functions of the C library's own have no names: those that take the locks of malloc, stdio, localtime wait
+        // for one that is locked, those that join threads do not.
+        if is_locked { Waits::Lock } else { Waits::Others }
     } else {
         Waits::Unknown
     }
@@ -161,20 +164,21 @@ mod tests {
     #[test]
     fn a_futex_is_a_lock_or_not_by_who_waits_on_it() {
         const FUTEX: (&str, &str) = ("futex_wait", "[kernel]");
-        for (of, expected) in [
-            (&[("work", "a"), ("pthread_mutex_lock", "libc.so.6"), ("libc.so.6+0x8a", "libc.so.6")][..], Waits::Lock),
-            (&[("work", "a"), ("pthread_barrier_wait", "libc.so.6")], Waits::Others),
-            (&[("main", "a"), ("__pthread_clockjoin_ex", "libc.so.6")], Waits::Others),
-            (&[("work", "a"), ("pthread_cond_wait", "libc.so.6")], Waits::Others),
+        for (of, is_locked, expected) in [
+            (&[("work", "a"), ("pthread_mutex_lock", "libc.so.6"), ("libc.so.6+0x8a", "libc.so.6")][..], true, Waits::Lock),
+            (&[("work", "a"), ("pthread_barrier_wait", "libc.so.6")], true, Waits::Others),
+            (&[("main", "a"), ("__pthread_clockjoin_ex", "libc.so.6")], false, Waits::Others),
+            (&[("main", "a"), ("libc.so.6+0x1", "libc.so.6")], false, Waits::Others),
+            (&[("work", "a"), ("pthread_cond_wait", "libc.so.6")], false, Waits::Others),
             // An arena's lock, and that of localtime.
-            (&[("work", "a"), ("malloc", "libc.so.6"), ("libc.so.6+0x1", "libc.so.6")], Waits::Lock),
-            (&[("work", "a"), ("std::sys::sync::mutex::futex::Mutex::lock_contended", "a")], Waits::Lock),
-            (&[("work", "a"), ("std::thread::park", "a")], Waits::Others),
-            (&[("runtime.futexsleep", "a")], Waits::Unknown),
+            (&[("work", "a"), ("malloc", "libc.so.6"), ("libc.so.6+0x1", "libc.so.6")], true, Waits::Lock),
+            (&[("work", "a"), ("std::sys::sync::mutex::futex::Mutex::lock_contended", "a")], false, Waits::Lock),
+            (&[("work", "a"), ("std::thread::park", "a")], false, Waits::Others),
+            (&[("runtime.futexsleep", "a")], true, Waits::Unknown),
         ] {
             let mut frames = stack(of);
             frames.extend(stack(&[("do_syscall_64", "[kernel]"), FUTEX, ("schedule", "[kernel]")]));
-            assert_eq!(waits_for(frames.iter()), expected, "{of:?}");
+            assert_eq!(waits_for(frames.iter(), is_locked), expected, "{of:?}");
         }
     }
 

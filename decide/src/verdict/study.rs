@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use quartier_model::{Frame, Recording};
 use serde::{Deserialize, Serialize};
 
+use super::names::Waits;
+
 /// Of saved studies.
 pub const STUDY_FORMAT: u32 = 1;
 
@@ -90,6 +92,9 @@ pub struct Cost {
     /// How the cache line that it accesses is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
+    /// Threads wait here, for this; absent: they run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
     /// Looks that found it running.
     pub nr_samples: u64,
     /// It ran.

@@ -1,12 +1,12 @@
 //! Whose a cost is: each piece of time belongs to one suspect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quartier_model::Frame;
 use serde::{Deserialize, Serialize};
 
 use super::names::{
-    Waits, is_kernel_lock, is_lock, is_plumbing, kernel_entry, waits_for,
+    Waits, is_kernel_lock, is_lock, is_plumbing, kernel_entry,
 };
 use super::study::{Cost, Point, Study};
 
@@ -38,6 +38,8 @@ const SERIAL_LOOKS_MIN: u64 = 5;
 /// Whose costs are whose, as learnt from the runs on the most CPUs.
 #[derive(Debug, Default)]
 pub struct Suspects {
+    /// Variables that threads wait for as for a lock.
+    locks: BTreeSet<String>,
     /// The lock that a function takes most, for looks that do not show which.
     lock_of: BTreeMap<String, String>,
     /// The contexts that are serial: functions from the outermost.
@@ -50,23 +52,26 @@ impl Suspects {
     pub fn of(study: &Study, point: &Point) -> Self {
         let profiles = || point.runs.iter().filter_map(|run| run.profile.as_ref());
         let costs = || profiles().flat_map(|profile| &profile.costs);
-        Self { lock_of: locks(study, costs()), serial: serial(study, costs()) }
+        let waits = costs().filter(|cost| cost.waits == Some(Waits::Lock));
+        let locks = waits.filter_map(|cost| study.objects.get(cost.object? as usize)).cloned();
+        Self {
+            locks: locks.collect(),
+            lock_of: locks_by_site(study, costs()),
+            serial: serial(study, costs()),
+        }
     }
 
     /// A cost's parts, in seconds.
     #[must_use]
     pub fn parts(&self, study: &Study, cost: &Cost) -> Vec<(Suspect, f64)> {
-        if cost.nr_samples == 0 {
-            return vec![(self.waiting(study, cost), cost.idle_s)];
+        if let Some(waits) = cost.waits {
+            let suspect = match waits {
+                Waits::Lock => self.running(study, cost),
+                waits => Suspect::Waits(waits),
+            };
+            return vec![(suspect, cost.idle_s)];
         }
         vec![(self.running(study, cost), cost.ran_s), (self.beside_idle(study, cost), cost.idle_s)]
-    }
-
-    fn waiting(&self, study: &Study, cost: &Cost) -> Suspect {
-        match waits_for(study.stack(cost)) {
-            Waits::Lock => self.running(study, cost),
-            waits => Suspect::Waits(waits),
-        }
     }
 
     fn running(&self, study: &Study, cost: &Cost) -> Suspect {
@@ -77,9 +82,10 @@ impl Suspects {
             .rev()
             .take_while(|frame| is_plumbing(frame))
             .any(|frame| is_lock(frame));
-        let waits_for_lock =
-            || cost.nr_samples == 0 && waits_for(study.stack(cost)) == Waits::Lock && !in_kernel_lock(study, cost);
-        if takes_lock || waits_for_lock() {
+        // Of functions without names that take or release a lock, the word tells.
+        let is_lock_word = object.is_some_and(|object| self.locks.contains(object));
+        let waits = cost.waits.is_some() && !study.stack(cost).any(is_kernel_lock);
+        if takes_lock || is_lock_word || waits {
             let lock = object.or_else(|| self.lock_of.get(&site));
             return lock.map_or(Suspect::LockIn(site), |lock| Suspect::Lock(lock.clone()));
         }
@@ -98,11 +104,6 @@ impl Suspects {
         let body = study.stack(cost).find(|frame| !is_plumbing(frame));
         Suspect::Uneven(body.map_or_else(|| site(study.stack(cost)), |frame| frame.function.clone()))
     }
-}
-
-/// A lock of the kernel's that the program does not know of.
-fn in_kernel_lock(study: &Study, cost: &Cost) -> bool {
-    study.stack(cost).any(|frame| is_kernel_lock(frame))
 }
 
 /// The innermost function of the program's own.
@@ -132,11 +133,11 @@ fn path<'a>(stack: impl Iterator<Item = &'a Frame>) -> Vec<String> {
     stack.take_while(|frame| !frame.is_kernel()).map(|frame| frame.function.clone()).collect()
 }
 
-fn locks<'a>(study: &Study, costs: impl Iterator<Item = &'a Cost>) -> BTreeMap<String, String> {
+fn locks_by_site<'a>(study: &Study, costs: impl Iterator<Item = &'a Cost>) -> BTreeMap<String, String> {
     let mut seconds: BTreeMap<(String, String), f64> = BTreeMap::new();
     for cost in costs {
         let Some(object) = cost.object.and_then(|at| study.objects.get(at as usize)) else { continue };
-        if study.stack(cost).any(is_lock) {
+        if cost.waits == Some(Waits::Lock) || study.stack(cost).any(is_lock) {
             let key = (site(study.stack(cost)), object.clone());
             *seconds.entry(key).or_default() += cost.ran_s + cost.idle_s;
         }
@@ -155,7 +156,7 @@ fn locks<'a>(study: &Study, costs: impl Iterator<Item = &'a Cost>) -> BTreeMap<S
 fn serial<'a>(study: &Study, costs: impl Iterator<Item = &'a Cost>) -> Vec<Vec<String>> {
     let mut contexts: BTreeMap<Vec<String>, (u64, f64, f64)> = BTreeMap::new();
     let mut own: BTreeMap<Vec<String>, bool> = BTreeMap::new();
-    for cost in costs.filter(|cost| cost.nr_samples > 0) {
+    for cost in costs.filter(|cost| cost.waits.is_none()) {
         let path = path(study.stack(cost));
         for (depth, frame) in (1..=path.len()).zip(study.stack(cost)) {
             let (nr, ran_s, beside_s) = contexts.entry(path[..depth].to_vec()).or_default();

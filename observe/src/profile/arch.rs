@@ -17,6 +17,8 @@ pub struct Registers {
 pub const BP: usize = 6;
 pub const SP: usize = 7;
 pub const IP: usize = 8;
+const DX: usize = 3;
+const SI: usize = 4;
 const DI: usize = 5;
 
 impl Registers {
@@ -33,9 +35,16 @@ impl Registers {
         self.values[number]
     }
 
-    /// The first argument of a system call in progress.
-    pub fn first_argument(&self) -> u64 {
+    /// The word of a futex call in progress.
+    pub fn futex(&self) -> u64 {
         self.values[DI]
+    }
+
+    /// Whether that call waits while the word is 2.
+    pub fn is_futex_locked(&self) -> bool {
+        const FUTEX_WAIT: u64 = 0;
+        const COMMAND: u64 = 0x7f;
+        self.values[SI] & COMMAND == FUTEX_WAIT && self.values[DX] as u32 == 2
     }
 
     #[cfg(test)]

@@ -8,6 +8,8 @@ pub struct Operand {
     base: Option<usize>,
     index: Option<(usize, u64)>,
     displacement: u64,
+    /// Its displacement is an address, as the file states it.
+    is_stated: bool,
     /// It owns the line while it reads and writes.
     pub is_atomic: bool,
     /// It writes.
@@ -15,12 +17,14 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// The address, with the registers as they are behind the instruction.
-    pub fn address(&self, registers: &Registers) -> u64 {
+    /// The address, with the registers as they are behind the instruction, of a file whose addresses are so much more
+    /// in memory.
+    pub fn address(&self, registers: &Registers, bias: u64) -> u64 {
         let base = self.base.map_or(0, |number| registers.get(number));
         let index =
             self.index.map_or(0, |(number, scale)| registers.get(number).wrapping_mul(scale));
-        base.wrapping_add(index).wrapping_add(self.displacement)
+        let bias = if self.is_stated { bias } else { 0 };
+        base.wrapping_add(index).wrapping_add(self.displacement).wrapping_add(bias)
     }
 
     /// That of the last instruction of some code; absent: it has none, or overwrote what its address came from, or
@@ -87,6 +91,7 @@ mod x86 {
             index,
             // With the instruction pointer as its base it is the address already.
             displacement: memory.displacement(),
+            is_stated: instruction.is_ip_rel_memory_operand(),
             is_atomic: instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg,
             is_write: writes(memory.access()),
         })
@@ -130,7 +135,7 @@ mod tests {
         let registers = Registers::default().with(0, 0x1000).with(2, 3).with(5, 0x2000);
         let cases: [(&[u8], Option<(u64, bool, bool)>); 8] = [
             // lock add qword [rip+0x100], 5; at 0x4001 after a nop, 9 bytes long
-            (&[0x90, 0xf0, 0x48, 0x83, 0x05, 0, 1, 0, 0, 5], Some((0x410a, true, true))),
+            (&[0x90, 0xf0, 0x48, 0x83, 0x05, 0, 1, 0, 0, 5], Some((0xb10a, true, true))),
             // lock cmpxchg [rdi], edx
             (&[0xf0, 0x0f, 0xb1, 0x17], Some((0x2000, true, true))),
             // xchg [rdi], edx
@@ -149,7 +154,7 @@ mod tests {
         for (code, expected) in cases {
             let operand = Operand::of_last(0x4000, code);
             let found =
-                operand.map(|found| (found.address(&registers), found.is_atomic, found.is_write));
+                operand.map(|found| (found.address(&registers, 0x7000), found.is_atomic, found.is_write));
             assert_eq!(found, expected, "{code:x?}");
         }
         // Not at the boundary of an instruction.

@@ -76,6 +76,11 @@ impl Space {
         Place::Module(mapping.module, address.wrapping_sub(mapping.bias.unwrap_or(mapping.start)))
     }
 
+    /// What addresses of a module are more here than in its file.
+    pub fn bias(&self, module: ModuleId) -> Option<u64> {
+        self.mappings.values().find(|mapping| mapping.module == module)?.bias
+    }
+
     /// The module in whose data an address is, and the address there.
     pub fn data(&self, address: u64, modules: &Modules) -> Option<(ModuleId, u64)> {
         self.mappings.values().find_map(|mapping| {

@@ -75,9 +75,10 @@ impl Assembler {
             let (address, is_atomic, is_write) = if sample.is_user {
                 let Some(Place::Module(module, ip)) = places.first() else { return None };
                 let operand = self.modules.operand_before(*module, *ip)?;
-                (operand.address(registers), operand.is_atomic, operand.is_write)
+                let address = operand.address(registers, space.bias(*module)?);
+                (address, operand.is_atomic, operand.is_write)
             } else if places.iter().any(|place| self.kernel.is_futex(*place)) {
-                (registers.first_argument(), true, true)
+                (registers.futex(), true, true)
             } else {
                 return None;
             };
@@ -89,10 +90,11 @@ impl Assembler {
         });
         places.reverse();
         let stack = intern(&mut self.stacks, places);
-        match sample.waits {
-            true => Happening::Waits { stack, word: touch },
-            false => Happening::Ran { stack, touch },
+        if !sample.waits {
+            return Happening::Ran { stack, touch };
         }
+        let is_locked = touch.is_some() && sample.registers.is_some_and(|of| of.is_futex_locked());
+        Happening::Waits { stack, word: touch, is_locked }
     }
 
     /// The recording, with names.
