@@ -42,6 +42,8 @@ pub struct Touch {
 /// What happened to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
+    /// It was made, and waits for its first CPU.
+    Made,
     /// It began, or went on, on a CPU.
     Came,
     /// It was running here.

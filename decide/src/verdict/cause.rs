@@ -54,9 +54,13 @@ impl Class {
             Self::BouncingLine => {
                 "a sloppy counter (a part for each CPU, summed when it is read), or one for each thread"
             }
-            Self::FalseSharing => "give each thread's part a cache line of its own (pad or align to 64 bytes)",
+            Self::FalseSharing => {
+                "give each thread's part a cache line of its own (pad or align to 64 bytes)"
+            }
             Self::SerialPart => "share its work out, or let it run beside what follows",
-            Self::Imbalance => "smaller parts that threads take when they are free (a queue, work stealing)",
+            Self::Imbalance => {
+                "smaller parts that threads take when they are free (a queue, work stealing)"
+            }
             Self::KernelPath => {
                 "call it less often, or on something that is not shared: SO_REUSEPORT for accept, a file or an \
                  arena for each thread, huge pages for faults"

@@ -103,8 +103,7 @@ impl<'a> Folding<'a> {
             _ => None,
         };
         let all = self.threads.values().filter_map(waiting);
-        let (locks, others): (Vec<_>, Vec<_>) =
-            all.partition(|at| at.3 == Some(Waits::Lock));
+        let (locks, others): (Vec<_>, Vec<_>) = all.partition(|at| at.3 == Some(Waits::Lock));
         let of_locks = idle.min(locks.len() as f64);
         let rest = idle - of_locks;
         let mut blame = |places: &[Key], cpus: f64| {
@@ -151,7 +150,7 @@ impl<'a> Folding<'a> {
                 let at = (stack, word.and_then(|word| word.object), None, Some(waits));
                 State::Runs { about_to_wait: Some(at) }
             }
-            Happening::Left { is_preempted: true } => State::Stopped,
+            Happening::Made | Happening::Left { is_preempted: true } => State::Stopped,
             Happening::Left { is_preempted: false } => {
                 let at = match self.threads.get(&tid) {
                     Some(State::Runs { about_to_wait }) => *about_to_wait,

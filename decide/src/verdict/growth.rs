@@ -92,7 +92,8 @@ fn beta(x: f64, a: f64, b: f64) -> f64 {
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - beta(1.0 - x, b, a);
     }
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
+    let front =
+        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
     let tiny = 1e-300;
     let guarded = |value: f64| if value.abs() < tiny { tiny } else { value };
     let (mut c, mut d) = (1.0, 1.0 / guarded(1.0 - (a + b) * x / (a + 1.0)));
@@ -125,9 +126,10 @@ fn ln_gamma(x: f64) -> f64 {
         0.001_208_650_973_866_179,
         -0.000_005_395_239_384_953,
     ];
-    let sum = COEFFICIENTS.iter().zip(1..).fold(1.000_000_000_190_015, |sum, (c, at)| {
-        sum + c / (x + f64::from(at))
-    });
+    let sum = COEFFICIENTS
+        .iter()
+        .zip(1..)
+        .fold(1.000_000_000_190_015, |sum, (c, at)| sum + c / (x + f64::from(at)));
     let shifted = x + 5.5;
     (x + 0.5) * shifted.ln() - shifted + (2.506_628_274_631_000_5 * sum / x).ln()
 }

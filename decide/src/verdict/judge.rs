@@ -13,7 +13,7 @@ use super::suspects::{Suspect, Suspects, site};
 /// Scaling lost below this part of the CPU time is none that anybody should act on.
 const LOST_MIN: f64 = 0.05;
 /// What explains less of the lost scaling is not named.
-const SHARE_MIN: f64 = 0.08;
+const SHARE_MIN: f64 = 0.1;
 /// Chance that a suspect is named, or scaling is called lost, for nothing.
 const CHANCE_MAX: f64 = 0.05;
 /// Of a suspect's time, where its cache line is seen to be shared.
@@ -210,30 +210,52 @@ fn headline(lost: &Lost, outcome: Outcome, study: &Study) -> String {
 }
 
 /// Everybody whose cost grew beyond the noise, whoever explains most first.
-fn grown(study: &Study, suspects: &Suspects, lost: &Lost, from: &Point, to: &Point) -> Vec<Culprit> {
+fn grown(
+    study: &Study,
+    suspects: &Suspects,
+    lost: &Lost,
+    from: &Point,
+    to: &Point,
+) -> Vec<Culprit> {
     let (before, after) = (table(study, suspects, from), table(study, suspects, to));
     let look = |point: &Point| {
         let looks = point.runs.iter().filter_map(|run| look_per_unit(run));
         looks.fold(0.0, f64::max)
     };
     let look = look(from).max(look(to));
+    let stolen = stolen_per_unit(to);
     let nothing = vec![0.0; from.runs.len()];
     let mut tested: Vec<(&Suspect, Growth)> = after
         .iter()
         .filter_map(|(suspect, costs)| {
             let grown = growth(before.get(suspect).unwrap_or(&nothing), costs, look)?;
-            (grown.by() >= SHARE_MIN * lost.per_unit_s.by()).then_some((suspect, grown))
+            // A thread that others hold up comes last though its part is no larger.
+            let by_chance = if let Suspect::Uneven(_) = suspect { stolen } else { 0.0 };
+            let least = (SHARE_MIN * lost.per_unit_s.by()).max(by_chance);
+            (grown.by() >= least).then_some((suspect, grown))
         })
         .collect();
     // Holm: the least probable of n must be n times as improbable, the next n − 1 times, and so on.
     tested.sort_by(|a, b| a.1.p.total_cmp(&b.1.p));
     let nr = tested.len();
-    let certain = tested.iter().enumerate().take_while(|(at, (_, grown))| grown.p * (nr - at) as f64 <= CHANCE_MAX);
+    let certain = tested
+        .iter()
+        .enumerate()
+        .take_while(|(at, (_, grown))| grown.p * (nr - at) as f64 <= CHANCE_MAX);
     let mut culprits: Vec<_> = certain
-        .map(|(_, (suspect, grown))| Evidence::of(study, suspects, suspect, to).culprit(suspect, *grown, lost))
+        .map(|(_, (suspect, grown))| {
+            Evidence::of(study, suspects, suspect, to).culprit(suspect, *grown, lost)
+        })
         .collect();
     culprits.sort_by(|a, b| b.share_percent.total_cmp(&a.share_percent));
     culprits
+}
+
+/// What others took, by unit of work.
+fn stolen_per_unit(point: &Point) -> f64 {
+    let stolen =
+        point.runs.iter().filter_map(|run| Some(run.profile.as_ref()?.stolen_s / run.units));
+    stolen.sum::<f64>() / point.runs.len().max(1) as f64
 }
 
 /// Seconds that one look of the clock stands for, by unit of work.
@@ -271,8 +293,11 @@ impl<'a> Evidence<'a> {
         let profiles = point.runs.iter().filter_map(|run| run.profile.as_ref());
         for cost in profiles.flat_map(|profile| &profile.costs) {
             let parts = suspects.parts(study, cost);
-            let seconds: f64 =
-                parts.iter().filter(|(whose, _)| whose == suspect).map(|(_, seconds)| seconds).sum();
+            let seconds: f64 = parts
+                .iter()
+                .filter(|(whose, _)| whose == suspect)
+                .map(|(_, seconds)| seconds)
+                .sum();
             if seconds > 0.0 {
                 evidence.seconds += seconds;
                 *evidence.by_sharing.entry(cost.sharing).or_default() += seconds;
@@ -311,17 +336,21 @@ impl<'a> Evidence<'a> {
     fn culprit(&self, suspect: &Suspect, per_unit_s: Growth, lost: &Lost) -> Culprit {
         let largest = self.largest.map(|(cost, _)| cost);
         let frames = || largest.into_iter().flat_map(|cost| self.study.stack(cost));
-        let place = || largest.map_or_else(|| "unknown".to_owned(), |cost| site(self.study.stack(cost)));
+        let place =
+            || largest.map_or_else(|| "unknown".to_owned(), |cost| site(self.study.stack(cost)));
         let (function, object) = match suspect {
             Suspect::Lock(lock) => (place(), Some(lock.clone())),
             Suspect::Code(function, object) => (function.clone(), object.clone()),
-            Suspect::Kernel(entry, function) => (format!("{} of {function}", self.kernel(entry)), None),
+            Suspect::Kernel(entry, function) => {
+                (format!("{} of {function}", self.kernel(entry)), None)
+            }
             Suspect::LockIn(function) | Suspect::Serial(function) | Suspect::Uneven(function) => {
                 (function.clone(), None)
             }
             Suspect::Waits(waits) => (format!("{}, waiting for {}", place(), waits.words()), None),
         };
-        let lines = frames().filter(|frame| frame.function == function || frame.function == place());
+        let own = if object.is_some() { place() } else { function.clone() };
+        let lines = frames().filter(|frame| frame.function == own);
         let line = lines.filter_map(|frame| frame.line.clone()).next_back();
         let all = lost.per_unit_s.by();
         Culprit {
@@ -329,7 +358,11 @@ impl<'a> Evidence<'a> {
             line,
             function,
             object,
-            context: frames().skip_while(|frame| is_plumbing(frame)).map(|frame| frame.function.clone()).take(FRAMES_SHOWN).collect(),
+            context: frames()
+                .skip_while(|frame| is_plumbing(frame))
+                .map(|frame| frame.function.clone())
+                .take(FRAMES_SHOWN)
+                .collect(),
             share_percent: 100.0 * per_unit_s.by() / all,
             share_error_percent: 100.0 * per_unit_s.error / all,
             per_unit_s,
@@ -338,7 +371,8 @@ impl<'a> Evidence<'a> {
 
     /// The kernel's function that counts: who takes the lock that is waited for.
     fn kernel(&self, entry: &str) -> String {
-        let frames: Vec<_> = self.largest.iter().flat_map(|(cost, _)| self.study.stack(cost)).collect();
+        let frames: Vec<_> =
+            self.largest.iter().flat_map(|(cost, _)| self.study.stack(cost)).collect();
         let lock = frames.iter().position(|frame| is_kernel_lock(frame));
         match lock.and_then(|at| frames.get(at.checked_sub(1)?)) {
             Some(taker) => format!("{entry} (a lock in {})", taker.function),
@@ -354,21 +388,35 @@ impl Culprit {
         let Self { function, share_percent, share_error_percent, .. } = self;
         let at = self.line.as_ref().map_or_else(String::new, |line| format!(" ({line})"));
         let object = |before: &str, otherwise: &str| {
-            self.object.as_ref().map_or_else(|| otherwise.to_owned(), |object| format!("{before}`{object}`"))
+            self.object
+                .as_ref()
+                .map_or_else(|| otherwise.to_owned(), |object| format!("{before}`{object}`"))
         };
         let what = match self.class {
-            Some(Class::Lock) => format!("`{function}`{at} waits for and hands over {}", object("the lock ", "a lock without a name")),
+            Some(Class::Lock) => format!(
+                "`{function}`{at} waits for and hands over {}",
+                object("the lock ", "a lock without a name")
+            ),
             Some(Class::BouncingLine) => {
-                format!("`{function}`{at}: threads write the same word, {}", object("", "in memory without a name"))
+                format!(
+                    "`{function}`{at}: threads write the same word, {}",
+                    object("", "in memory without a name")
+                )
             }
             Some(Class::FalseSharing) => format!(
                 "`{function}`{at}: threads write words of their own in one cache line, {}",
                 object("that of ", "in memory without a name")
             ),
-            Some(Class::SerialPart) => format!("`{function}`{at} runs while the other CPUs have nothing to do"),
-            Some(Class::Imbalance) => format!("the parts that threads get in `{function}`{at} are uneven: CPUs wait for the last"),
+            Some(Class::SerialPart) => {
+                format!("`{function}`{at} runs while the other CPUs have nothing to do")
+            }
+            Some(Class::Imbalance) => format!(
+                "the parts that threads get in `{function}`{at} are uneven: CPUs wait for the last"
+            ),
             Some(Class::KernelPath) => format!("the kernel takes longer for {function}{at}"),
-            Some(Class::ClientLimited | Class::Disk | Class::Sleep) | None => format!("{function}{at}"),
+            Some(Class::ClientLimited | Class::Disk | Class::Sleep) | None => {
+                format!("{function}{at}")
+            }
         };
         format!("{share_percent:.0} % of that (±{share_error_percent:.0}): {what}.")
     }
@@ -377,7 +425,8 @@ impl Culprit {
 fn notes(study: &Study) -> Vec<String> {
     let mut notes = Vec::new();
     for point in &study.points {
-        let stolen: f64 = point.runs.iter().filter_map(|run| run.profile.as_ref()).map(|of| of.stolen_s).sum();
+        let stolen: f64 =
+            point.runs.iter().filter_map(|run| run.profile.as_ref()).map(|of| of.stolen_s).sum();
         let all: f64 = point.runs.iter().map(|run| run.wall_s * f64::from(point.nr_cpus)).sum();
         if stolen > STOLEN_NOTED * all {
             notes.push(format!(
@@ -388,7 +437,8 @@ fn notes(study: &Study) -> Vec<String> {
             ));
         }
     }
-    let profiles = || study.points.iter().flat_map(|point| &point.runs).filter_map(|run| run.profile.as_ref());
+    let profiles =
+        || study.points.iter().flat_map(|point| &point.runs).filter_map(|run| run.profile.as_ref());
     let nr_lost: u64 = profiles().map(|profile| profile.nr_lost).sum();
     if nr_lost > 0 {
         notes.push(format!(

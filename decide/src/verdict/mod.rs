@@ -9,19 +9,19 @@
 mod cause;
 mod fold;
 mod growth;
+mod judge;
 mod names;
 mod sets;
-mod suspects;
 mod study;
+mod suspects;
 mod usl;
-mod judge;
 
 pub use cause::Class;
 pub use fold::fold;
 pub use growth::{Growth, growth};
+pub use judge::{Culprit, Lost, Outcome, Verdict};
 pub use names::{Waits, waits_for};
 pub use sets::{Order, cpu_order, default_counts};
 pub use study::{Cost, Point, Profile, Run, STUDY_FORMAT, Sharing, Study};
 pub use suspects::{Suspect, Suspects};
 pub use usl::{Scalability, Spread, scalability};
-pub use judge::{Culprit, Lost, Outcome, Verdict};

@@ -41,7 +41,8 @@ impl Waits {
 /// `is_locked`: on a futex that is 2.
 pub fn waits_for<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>, is_locked: bool) -> Waits {
     let stack: Vec<_> = stack.collect();
-    let (kernel, user): (Vec<&Frame>, Vec<_>) = stack.into_iter().partition(|frame| frame.is_kernel());
+    let (kernel, user): (Vec<&Frame>, Vec<_>) =
+        stack.into_iter().partition(|frame| frame.is_kernel());
     let calls = |words: &[&str]| {
         kernel.iter().any(|frame| words.iter().any(|word| frame.function.contains(word)))
     };
@@ -50,12 +51,28 @@ pub fn waits_for<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>, is_locke
     }
     // In this order: a read of a file goes through the same calls as one of a socket.
     for (words, waits) in [
-        (&["io_schedule", "blkdev", "wait_on_page", "folio_wait", "jbd2", "submit_bio"][..], Waits::Disk),
+        (
+            &["io_schedule", "blkdev", "wait_on_page", "folio_wait", "jbd2", "submit_bio"][..],
+            Waits::Disk,
+        ),
         (&["nanosleep", "hrtimer_sleep", "sys_pause"], Waits::Time),
         (&["do_wait", "pidfd_poll"], Waits::Others),
         (
-            &["epoll_wait", "do_poll", "do_select", "sk_wait", "inet_csk_accept", "skb_wait", "unix_stream",
-              "pipe_read", "pipe_write", "recvmsg", "accept", "do_sys_poll", "anon_pipe"],
+            &[
+                "epoll_wait",
+                "do_poll",
+                "do_select",
+                "sk_wait",
+                "inet_csk_accept",
+                "skb_wait",
+                "unix_stream",
+                "pipe_read",
+                "pipe_write",
+                "recvmsg",
+                "accept",
+                "do_sys_poll",
+                "anon_pipe",
+            ],
             Waits::Peer,
         ),
         (&["rwsem_down", "mutex_lock", "down_read", "down_write"], Waits::Lock),
@@ -71,8 +88,10 @@ pub fn waits_for<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>, is_locke
 fn futex(user: &[&Frame], is_locked: bool) -> Waits {
     let innermost = user.iter().rev().take_while(|frame| is_plumbing(frame));
     let names: Vec<_> = innermost.map(|frame| frame.function.as_str()).collect();
-    let says = |words: &[&str]| names.iter().any(|name| words.iter().any(|word| name.contains(word)));
-    if says(&["cond", "join", "barrier", "sem_", "park", "wait_for", "recv", "Once", "aio_suspend"]) {
+    let says =
+        |words: &[&str]| names.iter().any(|name| words.iter().any(|word| name.contains(word)));
+    if says(&["cond", "join", "barrier", "sem_", "park", "wait_for", "recv", "Once", "aio_suspend"])
+    {
         Waits::Others
     } else if says(&["lock", "mutex", "Mutex"]) {
         Waits::Lock
@@ -88,7 +107,9 @@ fn futex(user: &[&Frame], is_locked: bool) -> Waits {
 /// Whether a function takes or releases a lock.
 pub fn is_lock(frame: &Frame) -> bool {
     let name = frame.function.as_str();
-    let is_pthread = ["pthread_mutex_", "pthread_spin_", "pthread_rwlock_"].iter().any(|part| name.contains(part));
+    let is_pthread = ["pthread_mutex_", "pthread_spin_", "pthread_rwlock_"]
+        .iter()
+        .any(|part| name.contains(part));
     is_pthread
         || name.contains("lll_lock")
         || name.contains("lll_mutex")
@@ -115,9 +136,18 @@ pub fn is_plumbing(frame: &Frame) -> bool {
     let name = &frame.function;
     frame.is_kernel()
         || is_c_library(&frame.module)
-        || ["std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "parking_lot", "lock_api"]
-            .iter()
-            .any(|start| name.starts_with(start))
+        || [
+            "std::",
+            "core::",
+            "alloc::",
+            "<std::",
+            "<core::",
+            "<alloc::",
+            "parking_lot",
+            "lock_api",
+        ]
+        .iter()
+        .any(|start| name.starts_with(start))
         || name == "_start"
 }
 
@@ -165,14 +195,30 @@ mod tests {
     fn a_futex_is_a_lock_or_not_by_who_waits_on_it() {
         const FUTEX: (&str, &str) = ("futex_wait", "[kernel]");
         for (of, is_locked, expected) in [
-            (&[("work", "a"), ("pthread_mutex_lock", "libc.so.6"), ("libc.so.6+0x8a", "libc.so.6")][..], true, Waits::Lock),
+            (
+                &[
+                    ("work", "a"),
+                    ("pthread_mutex_lock", "libc.so.6"),
+                    ("libc.so.6+0x8a", "libc.so.6"),
+                ][..],
+                true,
+                Waits::Lock,
+            ),
             (&[("work", "a"), ("pthread_barrier_wait", "libc.so.6")], true, Waits::Others),
             (&[("main", "a"), ("__pthread_clockjoin_ex", "libc.so.6")], false, Waits::Others),
             (&[("main", "a"), ("libc.so.6+0x1", "libc.so.6")], false, Waits::Others),
             (&[("work", "a"), ("pthread_cond_wait", "libc.so.6")], false, Waits::Others),
             // An arena's lock, and that of localtime.
-            (&[("work", "a"), ("malloc", "libc.so.6"), ("libc.so.6+0x1", "libc.so.6")], true, Waits::Lock),
-            (&[("work", "a"), ("std::sys::sync::mutex::futex::Mutex::lock_contended", "a")], false, Waits::Lock),
+            (
+                &[("work", "a"), ("malloc", "libc.so.6"), ("libc.so.6+0x1", "libc.so.6")],
+                true,
+                Waits::Lock,
+            ),
+            (
+                &[("work", "a"), ("std::sys::sync::mutex::futex::Mutex::lock_contended", "a")],
+                false,
+                Waits::Lock,
+            ),
             (&[("work", "a"), ("std::thread::park", "a")], false, Waits::Others),
             (&[("runtime.futexsleep", "a")], true, Waits::Unknown),
         ] {

@@ -123,9 +123,10 @@ impl Run {
     /// CPU time that it could have used, each unit of work; absent without work.
     #[must_use]
     pub fn capacity_per_unit(&self, nr_cpus: u32) -> Option<f64> {
-        let stolen = self.profile.as_ref().map_or(0.0, |profile| profile.stolen_s);
-        let capacity = f64::from(nr_cpus) * self.wall_s - stolen;
-        (self.units > 0.0 && self.units.is_finite()).then(|| capacity.max(0.0) / self.units)
+        // From its first instruction on where that is known: how long it took to start it is not its own.
+        let profiled = self.profile.as_ref().filter(|profile| profile.nr_samples > 0);
+        let capacity = profiled.map_or(f64::from(nr_cpus) * self.wall_s, |of| of.ran_s + of.idle_s);
+        (self.units > 0.0 && self.units.is_finite()).then(|| capacity / self.units)
     }
 
     /// CPUs that were neither used nor taken by others; never less than none, though clocks differ.
@@ -151,9 +152,9 @@ impl Study {
             for at in &mut cost.stack {
                 *at = number(&mut frames, &mut self.frames, &recording.frames[*at as usize]);
             }
-            cost.object = cost.object.map(|at| {
-                number(&mut objects, &mut self.objects, &recording.objects[at as usize])
-            });
+            cost.object = cost
+                .object
+                .map(|at| number(&mut objects, &mut self.objects, &recording.objects[at as usize]));
         }
         profile
     }

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quartier_model::Frame;
 use serde::{Deserialize, Serialize};
 
-use super::names::{
-    Waits, is_kernel_lock, is_lock, is_plumbing, kernel_entry,
-};
+use super::names::{Waits, is_kernel_lock, is_lock, is_plumbing, kernel_entry};
 use super::study::{Cost, Point, Study};
 
 /// Who may be the culprit.
@@ -102,7 +100,9 @@ impl Suspects {
             return Suspect::Serial(function.clone());
         }
         let body = study.stack(cost).find(|frame| !is_plumbing(frame));
-        Suspect::Uneven(body.map_or_else(|| site(study.stack(cost)), |frame| frame.function.clone()))
+        Suspect::Uneven(
+            body.map_or_else(|| site(study.stack(cost)), |frame| frame.function.clone()),
+        )
     }
 }
 
@@ -133,10 +133,15 @@ fn path<'a>(stack: impl Iterator<Item = &'a Frame>) -> Vec<String> {
     stack.take_while(|frame| !frame.is_kernel()).map(|frame| frame.function.clone()).collect()
 }
 
-fn locks_by_site<'a>(study: &Study, costs: impl Iterator<Item = &'a Cost>) -> BTreeMap<String, String> {
+fn locks_by_site<'a>(
+    study: &Study,
+    costs: impl Iterator<Item = &'a Cost>,
+) -> BTreeMap<String, String> {
     let mut seconds: BTreeMap<(String, String), f64> = BTreeMap::new();
     for cost in costs {
-        let Some(object) = cost.object.and_then(|at| study.objects.get(at as usize)) else { continue };
+        let Some(object) = cost.object.and_then(|at| study.objects.get(at as usize)) else {
+            continue;
+        };
         if cost.waits == Some(Waits::Lock) || study.stack(cost).any(is_lock) {
             let key = (site(study.stack(cost)), object.clone());
             *seconds.entry(key).or_default() += cost.ran_s + cost.idle_s;

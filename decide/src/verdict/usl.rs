@@ -60,7 +60,8 @@ pub fn scalability(points: &[(u32, Vec<f64>)], seed: u64) -> Option<Scalability>
         resampled.iter_mut().zip(of).for_each(|(list, value)| list.push(value));
     }
     let [lambda, sigma, kappa] = [0, 1, 2].map(|at| spread(fitted[at], &mut resampled[at]));
-    let best_cpus = (kappa.middle > 0.0).then(|| ((1.0 - sigma.middle).max(0.0) / kappa.middle).sqrt());
+    let best_cpus =
+        (kappa.middle > 0.0).then(|| ((1.0 - sigma.middle).max(0.0) / kappa.middle).sqrt());
     Some(Scalability { lambda, sigma, kappa, best_cpus, seed })
 }
 
@@ -77,7 +78,8 @@ fn spread(middle: f64, values: &mut [f64]) -> Spread {
 fn fit(runs: &[(f64, f64)]) -> Option<[f64; 3]> {
     let columns = |nr: f64| [1.0, nr - 1.0, nr * (nr - 1.0)];
     let mut best: Option<(f64, [f64; 3])> = None;
-    for used in [[true, true, true], [true, true, false], [true, false, true], [true, false, false]] {
+    for used in [[true, true, true], [true, true, false], [true, false, true], [true, false, false]]
+    {
         let mut matrix = [[0.0; 4]; 3];
         for (nr, rate) in runs {
             let (of, value) = (columns(*nr), nr / rate);
@@ -95,7 +97,8 @@ fn fit(runs: &[(f64, f64)]) -> Option<[f64; 3]> {
                 matrix[row][row] = 1.0;
             }
         }
-        let Some(solved) = solve(matrix).filter(|solved| solved[0] > 0.0 && solved[1] >= 0.0 && solved[2] >= 0.0)
+        let Some(solved) =
+            solve(matrix).filter(|solved| solved[0] > 0.0 && solved[1] >= 0.0 && solved[2] >= 0.0)
         else {
             continue;
         };

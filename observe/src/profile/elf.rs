@@ -72,7 +72,8 @@ impl Elf {
     pub fn code_before(&self, address: u64) -> Option<(u64, &[u8])> {
         // The address may be the first one behind a function that ends with what was sampled.
         let (range, _) = self.functions.at(address.checked_sub(1)?)?;
-        let (memory, file) = self.segments.iter().find(|(memory, _)| memory.contains(&range.start))?;
+        let (memory, file) =
+            self.segments.iter().find(|(memory, _)| memory.contains(&range.start))?;
         let at = |address: u64| usize::try_from(file.start + (address - memory.start)).ok();
         Some((range.start, self.bytes.get(at(range.start)?..at(address)?)?))
     }

@@ -49,7 +49,9 @@ mod tests {
 
     #[test]
     fn hidden_addresses_are_no_names() {
-        let kernel = Kernel::parse("ffffffff81000000 T _text\nffffffff81000100 t futex_wait\nffffffff81000200 d data\n");
+        let kernel = Kernel::parse(
+            "ffffffff81000000 T _text\nffffffff81000100 t futex_wait\nffffffff81000200 d data\n",
+        );
         assert!(!kernel.is_hidden());
         assert_eq!(kernel.function(0xffff_ffff_8100_0180), Some("futex_wait"));
         assert_eq!(kernel.function(0x1000), None);

@@ -45,8 +45,7 @@ impl Modules {
         let file = full_path(&self.root, path);
         let elf = file.and_then(|file| Elf::read(&file).ok());
         let id = ModuleId(self.all.len() as u32);
-        let module =
-            Module { path: path.to_owned(), elf, lines: None, operands: BTreeMap::new() };
+        let module = Module { path: path.to_owned(), elf, lines: None, operands: BTreeMap::new() };
         self.all.push(module);
         self.ids.insert(path.to_owned(), id);
         id
@@ -76,7 +75,8 @@ impl Modules {
             module.elf.as_ref()?;
             Loader::new(full_path(&root, &module.path)?).ok()
         });
-        let mut frames = lines.as_ref().map_or_else(Vec::new, |lines| inlined(lines, address, &name));
+        let mut frames =
+            lines.as_ref().map_or_else(Vec::new, |lines| inlined(lines, address, &name));
         if frames.is_empty() {
             let function = module.elf.as_ref().and_then(|elf| elf.function(address));
             let function = function.map_or_else(|| format!("{name}+{address:#x}"), str::to_owned);
@@ -98,9 +98,8 @@ fn inlined(lines: &Loader, address: u64, module: &str) -> Vec<Frame> {
         let Some(function) = frame.function else { return Vec::new() };
         let Ok(name) = function.demangle() else { return Vec::new() };
         let line = frame.location.and_then(|at| Some((at.file?, at.line?)));
-        let line = line.map(|(file, line)| {
-            format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
-        });
+        let line =
+            line.map(|(file, line)| format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)));
         let module = module.to_owned();
         frames.push(Frame { function: super::elf::readable(&name), module, line });
     }

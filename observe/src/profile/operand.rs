@@ -57,7 +57,8 @@ mod x86 {
         let mut last = None;
         while decoder.can_decode() {
             let instruction = decoder.decode();
-            last = (instruction.next_ip() == end && !instruction.is_invalid()).then_some(instruction);
+            last =
+                (instruction.next_ip() == end && !instruction.is_invalid()).then_some(instruction);
         }
         operand(&last?)
     }
@@ -71,9 +72,9 @@ mod x86 {
             return None;
         }
         let is_lost = |register: Register| {
-            info.used_registers().iter().any(|used| {
-                used.register().full_register() == register && writes(used.access())
-            })
+            info.used_registers()
+                .iter()
+                .any(|used| used.register().full_register() == register && writes(used.access()))
         };
         if is_lost(memory.base()) || is_lost(memory.index()) {
             return None;
@@ -153,8 +154,8 @@ mod tests {
         ];
         for (code, expected) in cases {
             let operand = Operand::of_last(0x4000, code);
-            let found =
-                operand.map(|found| (found.address(&registers, 0x7000), found.is_atomic, found.is_write));
+            let found = operand
+                .map(|found| (found.address(&registers, 0x7000), found.is_atomic, found.is_write));
             assert_eq!(found, expected, "{code:x?}");
         }
         // Not at the boundary of an instruction.

@@ -17,13 +17,24 @@ pub enum What {
     Sample(Box<Sample>),
     /// The thread came onto a CPU, or left it.
     Came,
-    Left { is_preempted: bool },
+    Left {
+        is_preempted: bool,
+    },
     /// A file's code was mapped.
-    Mapped { start: u64, bytes: u64, offset: u64, path: String },
+    Mapped {
+        start: u64,
+        bytes: u64,
+        offset: u64,
+        path: String,
+    },
     /// Another program took over the process.
     Executed,
     /// A thread or process was made, by a process.
-    Made { pid: u32, tid: u32, parent: u32 },
+    Made {
+        pid: u32,
+        tid: u32,
+        parent: u32,
+    },
     Ended,
     Lost(u64),
 }
@@ -65,7 +76,9 @@ pub fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<Record> {
         TYPE_SWITCH if misc & MISC_SWITCH_OUT == 0 => What::Came,
         TYPE_SWITCH => What::Left { is_preempted: misc & MISC_SWITCH_OUT_PREEMPT != 0 },
         TYPE_COMM if misc & MISC_EXEC != 0 => What::Executed,
-        TYPE_FORK => What::Made { pid: u32_at(body, 0)?, parent: u32_at(body, 4)?, tid: u32_at(body, 8)? },
+        TYPE_FORK => {
+            What::Made { pid: u32_at(body, 0)?, parent: u32_at(body, 4)?, tid: u32_at(body, 8)? }
+        }
         TYPE_EXIT => What::Ended,
         TYPE_LOST => What::Lost(u64_at(body, 8)?),
         TYPE_LOST_SAMPLES => What::Lost(u64_at(body, 0)?),
@@ -117,7 +130,9 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_is_nothing() {
-        let whole = bytes(&[1, 2, 0x1000, 0, 0x2000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x612f, 0, 1, 2, 5, 0]);
+        let whole = bytes(&[
+            1, 2, 0x1000, 0, 0x2000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x612f, 0, 1, 2, 5, 0,
+        ]);
         let record = parse(TYPE_MMAP2, 0, &whole).unwrap();
         let What::Mapped { start, bytes, offset, path } = record.what else { panic!() };
         assert_eq!((start, bytes, offset, path.as_str()), (0x1000, 0x2000, 0, "/a"));

@@ -96,7 +96,8 @@ impl Profiler {
         // Rings are emptied one after the other. So what is earlier than anything found the last time is complete now.
         let mut complete_ns = 0;
         loop {
-            let has_ended = !matches!(ended.recv_timeout(EMPTIED_EVERY), Err(RecvTimeoutError::Timeout));
+            let has_ended =
+                !matches!(ended.recv_timeout(EMPTIED_EVERY), Err(RecvTimeoutError::Timeout));
             let before_ns = pending.iter().map(|record: &Record| record.at_ns).max();
             self.rings.iter_mut().for_each(|ring| ring.empty(&mut pending));
             if has_ended {

@@ -53,7 +53,12 @@ impl Space {
     pub fn map(&mut self, start: u64, bytes: u64, offset: u64, path: &str, modules: &mut Modules) {
         let module = modules.of(path);
         let end = start.saturating_add(bytes);
-        let covered: Vec<_> = self.mappings.range(..end).filter(|(_, old)| old.end > start).map(|(at, _)| *at).collect();
+        let covered: Vec<_> = self
+            .mappings
+            .range(..end)
+            .filter(|(_, old)| old.end > start)
+            .map(|(at, _)| *at)
+            .collect();
         for at in covered {
             self.mappings.remove(&at);
             self.unwinder.remove_module(at);
@@ -90,7 +95,12 @@ impl Space {
     }
 
     /// The stack of user code, innermost first.
-    pub fn unwind(&self, registers: &Registers, stack: &[u8], cache: &mut UnwindCache) -> Vec<Place> {
+    pub fn unwind(
+        &self,
+        registers: &Registers,
+        stack: &[u8],
+        cache: &mut UnwindCache,
+    ) -> Vec<Place> {
         let sp = registers.get(SP);
         let mut read = |address: u64| {
             let at = usize::try_from(address.checked_sub(sp).ok_or(())?).map_err(|_| ())?;

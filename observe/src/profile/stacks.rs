@@ -49,12 +49,13 @@ impl Assembler {
             }
             What::Executed => return drop(self.spaces.insert(pid, Space::new())),
             What::Made { pid, tid, parent } => {
-                if pid == tid && pid != parent
+                if pid == tid
+                    && pid != parent
                     && let Some(space) = self.spaces.get(&parent).cloned()
                 {
                     self.spaces.insert(pid, space);
                 }
-                return;
+                return self.recording.events.push(Event { at_ns, tid, what: Happening::Made });
             }
             What::Lost(nr) => return self.recording.nr_lost += nr,
         };
@@ -82,9 +83,9 @@ impl Assembler {
             } else {
                 return None;
             };
-            let name = space.data(address, &self.modules).and_then(|(module, at)| {
-                self.modules.elf(module)?.variable(at).map(str::to_owned)
-            });
+            let name = space
+                .data(address, &self.modules)
+                .and_then(|(module, at)| self.modules.elf(module)?.variable(at).map(str::to_owned));
             let object = name.map(|name| intern(&mut self.objects, name));
             Some(Touch { address, object, is_atomic, is_write })
         });

@@ -57,22 +57,25 @@ impl Measured<'_> {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        let printed = tempfile::tempfile().map_err(|error| format!("its output cannot be kept: {error}"))?;
+        let printed =
+            tempfile::tempfile().map_err(|error| format!("its output cannot be kept: {error}"))?;
         let mut command = self.command(&printed)?;
         let before = usage()?;
         let began = Instant::now();
-        let mut child = start_on(&mut command, self.cpus).map_err(|error| format!("could not be started: {error}"))?;
+        let mut child = start_on(&mut command, self.cpus)
+            .map_err(|error| format!("could not be started: {error}"))?;
         let (recording, status, wall_s) = std::thread::scope(|scope| {
             let (running, ended) = channel();
-            let recorder =
-                profiler.map(|profiler| scope.spawn(move || profiler.record(Path::new("/"), &ended)));
+            let recorder = profiler
+                .map(|profiler| scope.spawn(move || profiler.record(Path::new("/"), &ended)));
             let status = child.wait();
             let wall_s = began.elapsed().as_secs_f64();
             drop(running);
             (recorder.and_then(|recorder| recorder.join().ok()), status, wall_s)
         });
         let after = usage()?;
-        let printed = text(printed).map_err(|error| format!("its output cannot be read: {error}"))?;
+        let printed =
+            text(printed).map_err(|error| format!("its output cannot be read: {error}"))?;
         check(status.map_err(|error| format!("could not be waited for: {error}"))?, &printed)?;
         let units = self.metric.units(&printed, wall_s)?;
         Ok(Outcome { run: run(units, wall_s, &before, &after), recording, unprofiled })
@@ -86,7 +89,9 @@ impl Measured<'_> {
         });
         let mut command = Command::new(words.next().unwrap_or_default());
         let output = || {
-            let file = printed.try_clone().map_err(|error| format!("its output cannot be kept: {error}"))?;
+            let file = printed
+                .try_clone()
+                .map_err(|error| format!("its output cannot be kept: {error}"))?;
             Ok::<_, String>(Stdio::from(file))
         };
         command.args(words).env("QUARTIER_CPUS", &nr_cpus);
@@ -97,11 +102,13 @@ impl Measured<'_> {
 
 /// Of everything that has ended and was waited for.
 fn usage() -> Result<Usage, String> {
-    getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|errno| format!("used an unknown time: getrusage: {errno}"))
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_err(|errno| format!("used an unknown time: getrusage: {errno}"))
 }
 
 fn run(units: f64, wall_s: f64, before: &Usage, after: &Usage) -> Run {
-    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let since = |of: fn(&Usage) -> i64| u64::try_from(of(after) - of(before)).unwrap_or_default();
     Run {
         units,

@@ -42,12 +42,18 @@ impl Metric {
         };
         let found = regex.captures_iter(printed).last().and_then(|found| found.get(1));
         let found = found.ok_or_else(|| {
-            format!("nothing it printed matches {option} `{regex}`: try the expression on its output")
+            format!(
+                "nothing it printed matches {option} `{regex}`: try the expression on its output"
+            )
         })?;
         let number = found.as_str().replace([',', '_'], "").parse::<f64>().ok();
-        let number = number.filter(|number| number.is_finite() && *number > 0.0).ok_or_else(|| {
-            format!("`{}`, which {option} `{regex}` found, is no number above 0", found.as_str())
-        })?;
+        let number =
+            number.filter(|number| number.is_finite() && *number > 0.0).ok_or_else(|| {
+                format!(
+                    "`{}`, which {option} `{regex}` found, is no number above 0",
+                    found.as_str()
+                )
+            })?;
         Ok(match self {
             Self::Rate(_) => number * wall_s,
             _ => number,
@@ -83,7 +89,9 @@ mod tests {
     #[test]
     fn what_is_no_number_is_said() {
         let metric = Metric::count("did (.*)").unwrap();
-        for (printed, words) in [("", "matches"), ("did nothing", "`nothing`"), ("did 0", "`0`"), ("did inf", "`inf`")] {
+        for (printed, words) in
+            [("", "matches"), ("did nothing", "`nothing`"), ("did 0", "`0`"), ("did inf", "`inf`")]
+        {
             let refused = metric.units(printed, 1.0).unwrap_err();
             assert!(refused.contains(words) && refused.contains("--metric"), "{refused}");
         }

@@ -1,5 +1,6 @@
 //! `quartier scale`.
 
+mod html;
 mod measure;
 mod metric;
 mod report;
@@ -70,11 +71,19 @@ pub struct Args {
     /// Write the report as JSON, with all that the verdict follows from (-: to the terminal or pipe, instead of text)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the report as a page: figures, profiles side by side, a differential flame graph
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Of resampling, where confidence comes from that [default: random, and said]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0..=u64::MAX))]
     seed: Option<u64>,
     /// The command
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "CMD",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     command: Vec<OsString>,
 }
 
@@ -91,6 +100,7 @@ impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let json = self.json.as_deref().filter(|path| !is_dash(path)).map(Output::open);
         let json = json.transpose()?;
+        let html = self.html.as_deref().map(Output::open).transpose()?;
         let sweep = self.sweep()?;
         let seed = match self.seed {
             Some(seed) => seed,
@@ -98,6 +108,9 @@ impl Args {
         };
         let report = Report::new(sweep.run()?, &self.command, seed);
         let text = serde_json::to_string_pretty(&report)? + "\n";
+        if let Some(html) = html {
+            html.write(&html::page(&report))?;
+        }
         match json {
             Some(file) => file.write(&text)?,
             None if self.json.is_some() => print(&text)?,
@@ -116,7 +129,9 @@ impl Args {
         let host = Host::live();
         let machine = host.machine()?;
         let Some(allowed) = affinity_of(0) else {
-            bail!("the CPUs that may be used are not known: the kernel does not say this process's affinity");
+            bail!(
+                "the CPUs that may be used are not known: the kernel does not say this process's affinity"
+            );
         };
         let order = match self.order {
             OrderOption::Pack => Order::Pack,
@@ -130,7 +145,9 @@ impl Args {
         counts.dedup();
         if let Some(many) = counts.iter().find(|count| **count > nr_cpus) {
             let smt = if self.smt { "" } else { ", or --smt to count hardware threads too" };
-            bail!("{many} CPUs are more than the {nr_cpus} that may be used here: give --cpus at most {nr_cpus}{smt}");
+            bail!(
+                "{many} CPUs are more than the {nr_cpus} that may be used here: give --cpus at most {nr_cpus}{smt}"
+            );
         }
         if counts.len() < 2 {
             bail!(
@@ -146,7 +163,10 @@ impl Args {
         Ok(Sweep {
             host,
             online: machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.os_id.0).collect(),
-            sets: counts.iter().map(|count| cpus[..*count as usize].iter().copied().collect()).collect(),
+            sets: counts
+                .iter()
+                .map(|count| cpus[..*count as usize].iter().copied().collect())
+                .collect(),
             repeat: self.repeat,
             metric,
             hertz: (!self.no_profile).then_some(self.frequency),

@@ -42,7 +42,11 @@ impl Sweep {
             cpus: cpus.to_string(),
             runs: Vec::new(),
         });
-        let study = Study { unit: self.metric.unit().to_owned(), points: points.collect(), ..Study::default() };
+        let study = Study {
+            unit: self.metric.unit().to_owned(),
+            points: points.collect(),
+            ..Study::default()
+        };
         let mut swept = Swept { study, complaints: Vec::new() };
         for _ in 0..self.repeat {
             for (at, cpus) in self.sets.iter().enumerate() {

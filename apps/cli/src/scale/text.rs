@@ -72,7 +72,9 @@ fn row(point: &Point) -> Vec<String> {
         time(middle(&|run| run.user_s / run.units)),
         time(middle(&|run| run.kernel_s / run.units)),
         time(middle(&|run| run.idle_s(nr) / run.units)),
-        middle(&taken).filter(|taken| taken.is_finite()).map_or_else(unknown, |taken| format!("{taken:.1} %")),
+        middle(&taken)
+            .filter(|taken| taken.is_finite())
+            .map_or_else(unknown, |taken| format!("{taken:.1} %")),
         middle(&|run| run.nr_waits as f64).map_or_else(unknown, amount),
     ]
 }
@@ -108,8 +110,12 @@ fn law(text: &mut String, law: Option<&Scalability>, nr_points: usize) {
         );
         return;
     };
-    let of = |spread: &Spread| format!("{:.4} ({:.4} to {:.4})", spread.middle, spread.least, spread.greatest);
-    let best = law.best_cpus.map_or_else(String::new, |best| format!("; most throughput at {best:.0} CPUs"));
+    let of = |spread: &Spread| {
+        format!("{:.4} ({:.4} to {:.4})", spread.middle, spread.least, spread.greatest)
+    };
+    let best = law
+        .best_cpus
+        .map_or_else(String::new, |best| format!("; most throughput at {best:.0} CPUs"));
     let _ = writeln!(
         text,
         "Universal Scalability Law: contention {}, coherency {}{best} (95 %, resampled, seed {})",
