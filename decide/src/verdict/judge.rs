@@ -219,7 +219,7 @@ fn grown(
 ) -> Vec<Culprit> {
     let (before, after) = (table(study, suspects, from), table(study, suspects, to));
     let look = |point: &Point| {
-        let looks = point.runs.iter().filter_map(|run| look_per_unit(run));
+        let looks = point.runs.iter().filter_map(look_per_unit);
         looks.fold(0.0, f64::max)
     };
     let look = look(from).max(look(to));

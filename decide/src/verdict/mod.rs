@@ -7,6 +7,7 @@
 //! Everything here follows from the [`Study`], which can be saved and judged again.
 
 mod cause;
+mod compare;
 mod fold;
 mod growth;
 mod judge;
@@ -17,6 +18,7 @@ mod suspects;
 mod usl;
 
 pub use cause::Class;
+pub use compare::{Compared, Comparison};
 pub use fold::fold;
 pub use growth::{Growth, growth};
 pub use judge::{Culprit, Lost, Outcome, Verdict};

@@ -75,11 +75,8 @@ impl Suspects {
     fn running(&self, study: &Study, cost: &Cost) -> Suspect {
         let site = site(study.stack(cost));
         let object = cost.object.and_then(|at| study.objects.get(at as usize));
-        let takes_lock = study
-            .stack(cost)
-            .rev()
-            .take_while(|frame| is_plumbing(frame))
-            .any(|frame| is_lock(frame));
+        let takes_lock =
+            study.stack(cost).rev().take_while(|frame| is_plumbing(frame)).any(is_lock);
         // Of functions without names that take or release a lock, the word tells.
         let is_lock_word = object.is_some_and(|object| self.locks.contains(object));
         let waits = cost.waits.is_some() && !study.stack(cost).any(is_kernel_lock);

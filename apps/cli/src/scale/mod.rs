@@ -1,5 +1,6 @@
 //! `quartier scale`.
 
+mod diff;
 mod html;
 mod measure;
 mod metric;
@@ -33,6 +34,7 @@ Examples:
   quartier scale --metric 'processed ([0-9]+)' -- ./worker --seconds 5
       Work is what the program says it did; --rate for one that says how much each second
   quartier scale --json report.json --html report.html -- make -j{cpus}
+  quartier scale diff before.json after.json
 
 The command finds how many CPUs it has in its affinity (nproc), in {cpus} and in $QUARTIER_CPUS.
 Runs of different CPU counts take turns, so what drifts in the machine drifts over all of them.
@@ -42,8 +44,10 @@ Exit status: 0 if there is a verdict, also that nothing is lost; 1 if the runs d
 
 /// Options of `quartier scale`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command_of: Option<Subcommand>,
     /// CPU counts to run on [default: 1, 2, 4, … and all]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', allow_negative_numbers = true, value_parser = number(1..=8192u32))]
     cpus: Vec<u32>,
@@ -78,13 +82,14 @@ pub struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0..=u64::MAX))]
     seed: Option<u64>,
     /// The command
-    #[arg(
-        value_name = "CMD",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "CMD", required = true, last = true)]
     command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// Compare two reports: before a change, and after it
+    Diff(diff::Args),
 }
 
 /// `--order`.
@@ -98,6 +103,9 @@ enum OrderOption {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(Subcommand::Diff(args)) = self.command_of {
+            return args.run();
+        }
         let json = self.json.as_deref().filter(|path| !is_dash(path)).map(Output::open);
         let json = json.transpose()?;
         let html = self.html.as_deref().map(Output::open).transpose()?;

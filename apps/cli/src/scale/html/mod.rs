@@ -59,7 +59,7 @@ fn throughput(report: &Report) -> String {
     let ideal =
         Series { name: "if nothing were lost".to_owned(), class: "s3", marks: ideal.collect() };
     let chart = Chart {
-        title: format!("Throughput, {}s each second", report.study.unit),
+        title: format!("Throughput: {} each second", report.study.unit),
         series: vec![ideal, measured],
     };
     chart.draw(super::text::amount)

@@ -1,0 +1,159 @@
+//! `quartier scale` on this machine: planted culprits are found by name, and bad input is said.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{program, quartier};
+use serde_json::Value;
+
+/// Judged anew where the machine is too busy to tell, so many times.
+const TRIES: usize = 6;
+
+fn scale(options: &[&str], command: &[&str]) -> Output {
+    // Before others, where that is allowed: in a session of its own, so that nobody else's priority changes.
+    let script = "echo -20 2>/dev/null >/proc/self/autogroup; exec nice -n -20 \"$@\"";
+    let mut run = Command::new("setsid");
+    run.args(["--wait", "sh", "-c", script, "sh"]).arg(quartier()).arg("scale").args(options);
+    run.arg("--").args(command).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn nr_cpus() -> usize {
+    std::thread::available_parallelism().unwrap().get()
+}
+
+/// The report on a planted culprit; `None`: nothing can be profiled here, or there is nothing to scale over.
+fn report_on(reason: &str, units: &str) -> Option<Value> {
+    if nr_cpus() < 2 {
+        println!("skipped: one CPU");
+        return None;
+    }
+    let program = program("stops_scaling");
+    let options = ["--cpus", "1,2", "--repeat", "5", "--metric", "units: ([0-9]+)", "--json", "-"];
+    for _ in 0..TRIES {
+        let output = scale(&options, &[program.to_str().unwrap(), reason, "{cpus}", units]);
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let complaints = report["complaints"].to_string();
+        if complaints.contains("profiles are not permitted")
+            || complaints.contains("no perf events")
+        {
+            println!("skipped: {complaints}");
+            return None;
+        }
+        assert_eq!(report["study"]["points"].as_array().unwrap().len(), 2);
+        let outcome = report["verdict"]["outcome"].as_str().unwrap().to_owned();
+        let is_named = report["verdict"]["culprits"].as_array().is_some_and(|of| !of.is_empty());
+        println!("{}", report["verdict"]["sentences"]);
+        if outcome == "scales" || is_named || reason == "nothing" {
+            return Some(report);
+        }
+    }
+    panic!("{reason}: no verdict in {TRIES} tries");
+}
+
+/// The one culprit that is named is the one that was planted.
+fn found(reason: &str, units: &str, class: &str, function: &str, object: Option<&str>) {
+    let Some(report) = report_on(reason, units) else { return };
+    let culprits = report["verdict"]["culprits"].as_array().unwrap();
+    let first = culprits.first().unwrap_or_else(|| panic!("{reason}: {}", report["verdict"]));
+    assert_eq!(first["class"], class, "{first}");
+    assert_eq!(first["function"], function, "{first}");
+    assert_eq!(first["object"].as_str(), object, "{first}");
+    assert_eq!(culprits.len(), 1, "another is named: {culprits:?}");
+}
+
+#[test]
+fn a_global_counter_is_found() {
+    found("counter", "1500000", "bouncing-line", "count_unit", Some("global_count"));
+}
+
+#[test]
+fn a_short_global_mutex_is_found() {
+    found("mutex", "1000000", "lock", "add_to_total", Some("total_mutex"));
+}
+
+#[test]
+fn words_side_by_side_are_found() {
+    found("sharing", "1500000", "false-sharing", "count_beside_others", Some("neighbours"));
+}
+
+#[test]
+fn a_serial_stage_is_found() {
+    found("serial", "2000000", "serial-part", "prepare_batch", None);
+}
+
+#[test]
+fn an_uneven_partition_is_found() {
+    found("imbalance", "3000000", "imbalance", "work", None);
+}
+
+#[test]
+fn nothing_is_named_where_nothing_is_lost() {
+    let Some(report) = report_on("nothing", "3000000") else { return };
+    assert_ne!(report["verdict"]["outcome"], "loses", "{}", report["verdict"]);
+    assert_eq!(report["verdict"]["culprits"], Value::Array(Vec::new()), "{}", report["verdict"]);
+}
+
+#[test]
+fn bad_input_is_one_sentence_and_status_2() {
+    let cases: [(&[&str], &[&str], &str); 8] = [
+        (&["--cpus", "1"], &["true"], "give --cpus two"),
+        (&["--cpus", "1,8000"], &["true"], "8000 CPUs are more than"),
+        (&["--cpus", "0,1"], &["true"], "from 1 to"),
+        (&["--metric", "("], &["true"], "no regular expression"),
+        (&["--metric", "x"], &["true"], "parentheses"),
+        (&[], &["no-such-command"], "no command"),
+        (&["--repeat", "1"], &["sh", "-c", "echo broken >&2; exit 3"], "`broken`"),
+        (
+            &["--repeat", "1", "--metric", "did ([0-9]+)"],
+            &["echo", "nothing"],
+            "nothing it printed matches",
+        ),
+    ];
+    for (options, command, message) in cases {
+        if nr_cpus() < 2 && !options.contains(&"1") {
+            continue;
+        }
+        let output = scale(options, command);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?} {said}");
+        assert!(said.contains(message) && said.lines().count() == 1, "{options:?}: {said}");
+        assert!(output.stdout.is_empty(), "{options:?}");
+    }
+}
+
+#[test]
+fn a_command_that_fails_at_one_point_is_said_and_the_rest_reported() {
+    if nr_cpus() < 2 {
+        return println!("skipped: one CPU");
+    }
+    let script = "test $QUARTIER_CPUS = 1 || { echo cannot; exit 7; }";
+    let output = scale(&["--cpus", "1,2", "--repeat", "2"], &["sh", "-c", script]);
+    let printed = text(&output.stdout);
+    // Nothing can be compared.
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(printed.contains("on 2 CPUs the command failed"), "{printed}");
+    assert!(
+        printed.contains("`cannot`") && printed.contains("nothing can be compared"),
+        "{printed}"
+    );
+    assert_eq!(printed.matches("cannot").count(), 1, "said more than once: {printed}");
+}
+
+#[test]
+fn what_is_measured_without_a_profile_is_reported_without_a_name() {
+    if nr_cpus() < 2 {
+        return println!("skipped: one CPU");
+    }
+    let output = scale(
+        &["--cpus", "1,2", "--repeat", "3", "--no-profile"],
+        &["sh", "-c", "test $(nproc) = {cpus} && sleep 0.2"],
+    );
+    let printed = text(&output.stdout);
+    assert!(printed.contains("Nothing is named, because runs were not profiled"), "{output:?}");
+}
