@@ -102,7 +102,7 @@ impl Story {
             self.add(ends_ns, tid, Happening::Ended);
         }
         self.0.events.sort_by_key(|event| event.at_ns);
-        let profile = fold(&self.0, nr_cpus);
+        let profile = fold(&self.0, nr_cpus, None);
         let profile = study.adopt(profile, &self.0);
         Run {
             units: 100.0,
@@ -111,8 +111,8 @@ impl Story {
             kernel_s: 0.0,
             nr_waits: 0,
             nr_preemptions: 0,
-            nr_faults: 0,
-            nr_disk_faults: 0,
+            nr_faults: None,
+            nr_disk_faults: None,
             profile: Some(profile),
         }
     }

@@ -74,7 +74,7 @@ pub enum Happening {
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds since some moment.
+    /// Nanoseconds, by the monotonic clock.
     pub at_ns: u64,
     /// Whom it happened to.
     pub tid: u32,

@@ -157,3 +157,90 @@ fn what_is_measured_without_a_profile_is_reported_without_a_name() {
     let printed = text(&output.stdout);
     assert!(printed.contains("Nothing is named, because runs were not profiled"), "{output:?}");
 }
+
+#[test]
+fn a_server_is_measured_while_its_load_runs_and_ended_with_all_it_started() {
+    if nr_cpus() < 2 {
+        return println!("skipped: one CPU");
+    }
+    // Not ready at once; its child must not be left behind.
+    let ready = tempfile::NamedTempFile::new().unwrap();
+    let ready = ready.path().to_str().unwrap().to_owned();
+    let serve = format!("sh -c 'sleep 31.4159 & sleep 0.3; echo up >{ready}; while :; do :; done'");
+    let load = format!("sh -c 'grep -q up {ready} && sleep 0.4 && echo did 250 requests'");
+    let output = scale(
+        &[
+            "--cpus",
+            "1,2",
+            "--repeat",
+            "2",
+            "--metric",
+            "did ([0-9]+)",
+            "--json",
+            "-",
+            "--serve",
+            &serve,
+            "--load",
+            &load,
+        ],
+        &[],
+    );
+    let said = text(&output.stderr);
+    if said.contains("profiles are not permitted") {
+        return println!("skipped: {said}");
+    }
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    for point in report["study"]["points"].as_array().unwrap() {
+        for run in point["runs"].as_array().unwrap() {
+            assert_eq!(run["units"], 250.0);
+            let (user_s, wall_s) =
+                (run["user_s"].as_f64().unwrap(), run["wall_s"].as_f64().unwrap());
+            // One thread that never rests, while the load ran: not before, and not twice.
+            assert!(user_s > 0.2 * wall_s && user_s < 1.1 * wall_s, "{user_s} of {wall_s} s");
+            assert!(run["nr_faults"].is_null(), "absent is not zero");
+        }
+    }
+    let left = Command::new("pgrep").args(["-f", "^sleep 31.4159"]).output().unwrap();
+    assert!(left.stdout.is_empty(), "left behind: {}", text(&left.stdout));
+}
+
+#[test]
+fn a_server_that_does_not_stay_is_said() {
+    if nr_cpus() < 2 {
+        return println!("skipped: one CPU");
+    }
+    let output =
+        scale(&["--cpus", "1,2", "--repeat", "1", "--serve", "true", "--load", "false"], &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("ended before its load did") || said.contains("not permitted"), "{said}");
+}
+
+#[test]
+fn reports_are_compared() {
+    if nr_cpus() < 2 {
+        return println!("skipped: one CPU");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for (name, seconds) in [("slow", "0.3"), ("fast", "0.05")] {
+        let json = file(name);
+        let options = ["--cpus", "1,2", "--repeat", "3", "--no-profile", "--json", &json];
+        let output = scale(&options, &["sleep", seconds]);
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
+    let diff = |from: &str, to: &str| {
+        Command::new(quartier()).args(["scale", "diff", &file(from), &file(to)]).output().unwrap()
+    };
+    let output = diff("slow", "fast");
+    let printed = text(&output.stdout);
+    assert!(output.status.success() && printed.contains(": more."), "{output:?}");
+    std::fs::write(file("other"), "{\"format\":1,\"command\":[]}").unwrap();
+    for (other, message) in [("other", "is no report"), ("missing", "cannot read")] {
+        let output = diff("slow", other);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(message) && said.lines().count() == 1, "{said}");
+    }
+}

@@ -17,11 +17,12 @@ const LOOKS_MIN: u32 = 2;
 /// What tells costs apart: stack, variable, use of its line, what is waited for.
 type Key = (u32, Option<u32>, Option<Sharing>, Option<Waits>);
 
-/// What each place of a run on so many CPUs cost. Stacks and variables have the recording's numbers.
+/// What each place of a run on so many CPUs cost, in a window of time if it is not all of it that counts. Stacks and
+/// variables have the recording's numbers.
 #[must_use]
-pub fn fold(recording: &Recording, nr_cpus: u32) -> Profile {
+pub fn fold(recording: &Recording, nr_cpus: u32, window_ns: Option<(u64, u64)>) -> Profile {
     let lines = Lines::of(recording);
-    let mut folding = Folding::new(recording, nr_cpus);
+    let mut folding = Folding::new(recording, nr_cpus, window_ns.unwrap_or((0, u64::MAX)));
     for event in &recording.events {
         folding.pass_to(event.at_ns);
         folding.take(event, &lines);
@@ -42,6 +43,7 @@ enum State {
 struct Folding<'a> {
     recording: &'a Recording,
     nr_cpus: f64,
+    window_ns: (u64, u64),
     now_ns: Option<u64>,
     threads: BTreeMap<u32, State>,
     costs: BTreeMap<Key, Cost>,
@@ -53,10 +55,11 @@ struct Folding<'a> {
 }
 
 impl<'a> Folding<'a> {
-    fn new(recording: &'a Recording, nr_cpus: u32) -> Self {
+    fn new(recording: &'a Recording, nr_cpus: u32, window_ns: (u64, u64)) -> Self {
         Self {
             recording,
             nr_cpus: nr_cpus.into(),
+            window_ns,
             now_ns: None,
             threads: BTreeMap::new(),
             costs: BTreeMap::new(),
@@ -79,7 +82,10 @@ impl<'a> Folding<'a> {
 
     /// Charges the time up to a moment, in which no thread changed its state.
     fn pass_to(&mut self, at_ns: u64) {
-        let past_s = self.now_ns.map_or(0.0, |now| at_ns.saturating_sub(now) as f64 / 1e9);
+        let (from_ns, to_ns) = self.window_ns;
+        let within = |at_ns: u64| at_ns.clamp(from_ns, to_ns);
+        let past_ns = self.now_ns.map_or(0, |now| within(at_ns).saturating_sub(within(now)));
+        let past_s = past_ns as f64 / 1e9;
         self.now_ns = Some(self.now_ns.map_or(at_ns, |now| now.max(at_ns)));
         if past_s == 0.0 || self.threads.is_empty() {
             return;
@@ -140,7 +146,9 @@ impl<'a> Folding<'a> {
                 let object = touch.and_then(|touch| touch.object);
                 let at = (stack, object, lines.sharing(touch), None);
                 self.threads.insert(tid, State::Runs { about_to_wait: None });
-                self.look(at);
+                if (self.window_ns.0..self.window_ns.1).contains(&at_ns) {
+                    self.look(at);
+                }
                 return;
             }
             Happening::Waits { stack, word, is_locked } => {

@@ -52,10 +52,10 @@ pub struct Run {
     pub nr_waits: u64,
     /// Times that others took its CPU.
     pub nr_preemptions: u64,
-    /// Page faults, those included that read from a disk.
-    pub nr_faults: u64,
-    /// Page faults that read from a disk.
-    pub nr_disk_faults: u64,
+    /// Page faults, those included that read from a disk; absent: not counted.
+    pub nr_faults: Option<u64>,
+    /// Page faults that read from a disk; absent: not counted.
+    pub nr_disk_faults: Option<u64>,
     /// Absent: it was not profiled.
     pub profile: Option<Profile>,
 }
@@ -157,6 +157,14 @@ impl Study {
                 .map(|at| number(&mut objects, &mut self.objects, &recording.objects[at as usize]));
         }
         profile
+    }
+
+    /// What ran in user code and in the kernel, by its profile: for what is only a part of a program's life.
+    #[must_use]
+    pub fn user_and_kernel_s(&self, profile: &Profile) -> (f64, f64) {
+        let is_kernel = |cost: &&Cost| self.stack(cost).next_back().is_some_and(Frame::is_kernel);
+        let kernel_s: f64 = profile.costs.iter().filter(is_kernel).map(|cost| cost.ran_s).sum();
+        ((profile.ran_s - kernel_s).max(0.0), kernel_s)
     }
 
     /// The frames of a stack.

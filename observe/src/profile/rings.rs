@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use perf_event::data::Record as Parsed;
 use perf_event::events::{Event, Software};
-use perf_event::{Builder, SampleFlag, Sampler};
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use quartier_model::{CpuList, Recording};
 
 use super::arch::{REGISTERS, Registers};
@@ -122,7 +122,7 @@ fn builder(event: impl Event, cpu: u32, stack_bytes: u32) -> Builder<'static> {
     let mut sample = SampleFlag::TID | SampleFlag::TIME | SampleFlag::IP | SampleFlag::CALLCHAIN;
     let mut builder = Builder::new(event);
     builder.observe_self().one_cpu(cpu as usize).inherit(true).enable_on_exec(true);
-    builder.include_kernel().sample_id_all(true);
+    builder.include_kernel().sample_id_all(true).clockid(Clock::MONOTONIC);
     if REGISTERS != 0 {
         sample |= SampleFlag::REGS_USER | SampleFlag::STACK_USER;
         builder.sample_regs_user(REGISTERS).sample_stack_user(stack_bytes);

@@ -9,6 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use quartier_act::start_on;
 use quartier_decide::verdict::Run;
 use quartier_model::{CpuList, Recording};
@@ -38,8 +39,12 @@ pub struct Measured<'a> {
 pub struct Outcome {
     pub run: Run,
     pub recording: Option<Recording>,
+    /// What of it counts; `None`: all.
+    pub window_ns: Option<(u64, u64)>,
     /// Why there is no recording.
     pub unprofiled: Option<Unprofiled>,
+    /// What limits what is said.
+    pub complaint: Option<String>,
 }
 
 impl Measured<'_> {
@@ -57,9 +62,7 @@ impl Measured<'_> {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        let printed =
-            tempfile::tempfile().map_err(|error| format!("its output cannot be kept: {error}"))?;
-        let mut command = self.command(&printed)?;
+        let (mut command, printed) = self.command(self.command)?;
         let before = usage()?;
         let began = Instant::now();
         let mut child = start_on(&mut command, self.cpus)
@@ -78,37 +81,43 @@ impl Measured<'_> {
             text(printed).map_err(|error| format!("its output cannot be read: {error}"))?;
         check(status.map_err(|error| format!("could not be waited for: {error}"))?, &printed)?;
         let units = self.metric.units(&printed, wall_s)?;
-        Ok(Outcome { run: run(units, wall_s, &before, &after), recording, unprofiled })
+        let run = run(units, wall_s, &before, &after);
+        Ok(Outcome { run, recording, window_ns: None, unprofiled, complaint: None })
     }
 
-    fn command(&self, printed: &File) -> Result<Command, String> {
+    /// A command with its words filled in, and the file that it prints to.
+    pub fn command(&self, words: &[OsString]) -> Result<(Command, File), String> {
+        let unkept = |error: std::io::Error| format!("says what cannot be kept: {error}");
+        let printed = tempfile::tempfile().map_err(unkept)?;
         let nr_cpus = self.cpus.len().to_string();
-        let mut words = self.command.iter().map(|word| match word.to_str() {
+        let mut words = words.iter().map(|word| match word.to_str() {
             Some(text) => text.replace("{cpus}", &nr_cpus).into(),
             None => word.clone(),
         });
         let mut command = Command::new(words.next().unwrap_or_default());
-        let output = || {
-            let file = printed
-                .try_clone()
-                .map_err(|error| format!("its output cannot be kept: {error}"))?;
-            Ok::<_, String>(Stdio::from(file))
-        };
-        command.args(words).env("QUARTIER_CPUS", &nr_cpus);
-        command.stdin(Stdio::null()).stdout(output()?).stderr(output()?);
-        Ok(command)
+        command.args(words).env("QUARTIER_CPUS", &nr_cpus).stdin(Stdio::null());
+        command.stdout(Stdio::from(printed.try_clone().map_err(unkept)?));
+        command.stderr(Stdio::from(printed.try_clone().map_err(unkept)?));
+        Ok((command, printed))
     }
 }
 
 /// Of everything that has ended and was waited for.
-fn usage() -> Result<Usage, String> {
+pub fn usage() -> Result<Usage, String> {
     getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_err(|errno| format!("used an unknown time: getrusage: {errno}"))
 }
 
+/// CPU time.
+pub fn cpu_s(usage: &Usage) -> f64 {
+    seconds(usage.user_time()) + seconds(usage.system_time())
+}
+
+fn seconds(time: TimeVal) -> f64 {
+    time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
+}
+
 fn run(units: f64, wall_s: f64, before: &Usage, after: &Usage) -> Run {
-    let seconds =
-        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let since = |of: fn(&Usage) -> i64| u64::try_from(of(after) - of(before)).unwrap_or_default();
     Run {
         units,
@@ -117,13 +126,14 @@ fn run(units: f64, wall_s: f64, before: &Usage, after: &Usage) -> Run {
         kernel_s: seconds(after.system_time()) - seconds(before.system_time()),
         nr_waits: since(Usage::voluntary_context_switches),
         nr_preemptions: since(Usage::involuntary_context_switches),
-        nr_faults: since(Usage::minor_page_faults) + since(Usage::major_page_faults),
-        nr_disk_faults: since(Usage::major_page_faults),
+        nr_faults: Some(since(Usage::minor_page_faults) + since(Usage::major_page_faults)),
+        nr_disk_faults: Some(since(Usage::major_page_faults)),
         profile: None,
     }
 }
 
-fn check(status: ExitStatus, printed: &str) -> Result<(), String> {
+/// What is wrong with how it ended, if anything is.
+pub fn check(status: ExitStatus, printed: &str) -> Result<(), String> {
     if status.success() {
         return Ok(());
     }
@@ -136,7 +146,7 @@ fn check(status: ExitStatus, printed: &str) -> Result<(), String> {
 }
 
 /// The end of a file.
-fn text(mut file: File) -> std::io::Result<String> {
+pub fn text(mut file: File) -> std::io::Result<String> {
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(PRINTED_MAX)))?;
     let mut bytes = Vec::new();

@@ -5,6 +5,7 @@ mod html;
 mod measure;
 mod metric;
 mod report;
+mod serve;
 mod sweep;
 mod text;
 
@@ -23,7 +24,7 @@ use crate::output::Output;
 use crate::topo::source::{is_dash, print};
 use metric::Metric;
 use report::Report;
-use sweep::Sweep;
+use sweep::{Load, Sweep};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,6 +34,9 @@ Examples:
       On these, one of each node first, each seven times
   quartier scale --metric 'processed ([0-9]+)' -- ./worker --seconds 5
       Work is what the program says it did; --rate for one that says how much each second
+  quartier scale --rate '([0-9.]+) requests' --serve 'redis-server --port 7777' \\
+      --load 'redis-benchmark -q -p 7777 -t get -n 200000'
+      A server under load: it gets the CPUs that are counted, the load the others
   quartier scale --json report.json --html report.html -- make -j{cpus}
   quartier scale diff before.json after.json
 
@@ -66,6 +70,12 @@ pub struct Args {
     /// The command prints how much work it did each second, likewise
     #[arg(long, value_name = "REGEX")]
     rate: Option<String>,
+    /// The program is a server: started on the CPUs that are counted, loaded from the others, and ended
+    #[arg(long, value_name = "CMD", requires = "load", conflicts_with = "command")]
+    serve: Option<String>,
+    /// What loads the server: once to warm it up (or until it answers), and once to measure
+    #[arg(long, value_name = "CMD", requires = "serve")]
+    load: Option<String>,
     /// Looks at running code each second on each CPU
     #[arg(long, value_name = "HERTZ", default_value = "499", allow_negative_numbers = true, value_parser = number(1..=10_000u32))]
     frequency: u32,
@@ -82,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0..=u64::MAX))]
     seed: Option<u64>,
     /// The command
-    #[arg(value_name = "CMD", required = true, last = true)]
+    #[arg(value_name = "CMD", required_unless_present = "serve", last = true)]
     command: Vec<OsString>,
 }
 
@@ -114,7 +124,7 @@ impl Args {
             Some(seed) => seed,
             None => random_seed()?,
         };
-        let report = Report::new(sweep.run()?, &self.command, seed);
+        let report = Report::new(sweep.run()?, &sweep.command, seed);
         let text = serde_json::to_string_pretty(&report)? + "\n";
         if let Some(html) = html {
             html.write(&html::page(&report))?;
@@ -168,6 +178,8 @@ impl Args {
             (None, Some(regex)) => Metric::rate(regex)?,
             (None, None) => Metric::Job,
         };
+        let load = self.load.as_deref().map(|load| serve::words("--load", load)).transpose()?;
+        let load = load.map(|command| Load { command, cpus: allowed });
         Ok(Sweep {
             host,
             online: machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.os_id.0).collect(),
@@ -178,8 +190,19 @@ impl Args {
             repeat: self.repeat,
             metric,
             hertz: (!self.no_profile).then_some(self.frequency),
-            command: self.command.clone(),
+            command: self.server()?,
+            load,
         })
+    }
+}
+
+impl Args {
+    /// What is measured: the command, or the server.
+    fn server(&self) -> anyhow::Result<Vec<OsString>> {
+        match &self.serve {
+            Some(serve) => serve::words("--serve", serve),
+            None => Ok(self.command.clone()),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use quartier_observe::Host;
 
 use super::measure::{Measured, Outcome};
 use super::metric::Metric;
+use super::serve::{Served, load_cpus};
 
 /// What to run, and where.
 #[derive(Debug)]
@@ -22,6 +23,16 @@ pub struct Sweep {
     pub metric: Metric,
     pub hertz: Option<u32>,
     pub command: Vec<OsString>,
+    /// The command is a server, under this load.
+    pub load: Option<Load>,
+}
+
+/// What asks a server.
+#[derive(Debug)]
+pub struct Load {
+    pub command: Vec<OsString>,
+    /// Where it may run.
+    pub cpus: CpuList,
 }
 
 /// What came of it.
@@ -37,6 +48,9 @@ impl Sweep {
     pub fn run(&self) -> anyhow::Result<Swept> {
         let path = std::env::var_os("PATH");
         Program::find(&self.command[0], path.as_deref())?;
+        if let Some(load) = &self.load {
+            Program::find(&load.command[0], path.as_deref())?;
+        }
         let points = self.sets.iter().map(|cpus| Point {
             nr_cpus: cpus.len() as u32,
             cpus: cpus.to_string(),
@@ -50,11 +64,12 @@ impl Sweep {
         let mut swept = Swept { study, complaints: Vec::new() };
         for _ in 0..self.repeat {
             for (at, cpus) in self.sets.iter().enumerate() {
-                let (host, online, command) = (&self.host, &self.online, &self.command[..]);
-                let (metric, hertz) = (&self.metric, self.hertz);
-                match (Measured { host, online, cpus, command, metric, hertz }).run() {
+                match self.measure(cpus) {
                     Ok(outcome) => swept.add(at, outcome),
-                    Err(why) => swept.complain(format!("on {} CPUs the command {why}", cpus.len())),
+                    Err(why) => {
+                        let what = if self.load.is_some() { "server" } else { "command" };
+                        swept.complain(format!("on {} CPUs the {what} {why}", cpus.len()));
+                    }
                 }
             }
         }
@@ -65,9 +80,26 @@ impl Sweep {
     }
 }
 
+impl Sweep {
+    fn measure(&self, cpus: &CpuList) -> Result<Outcome, String> {
+        let measured = Measured {
+            host: &self.host,
+            online: &self.online,
+            cpus,
+            command: &self.command,
+            metric: &self.metric,
+            hertz: self.hertz,
+        };
+        let Some(load) = &self.load else { return measured.run() };
+        let load_cpus = load_cpus(&load.cpus, cpus);
+        Served { server: measured, load: &load.command, load_cpus: &load_cpus }.run()
+    }
+}
+
 impl Swept {
     fn add(&mut self, at: usize, outcome: Outcome) {
-        let Outcome { mut run, recording, unprofiled } = outcome;
+        let Outcome { mut run, recording, window_ns, unprofiled, complaint } = outcome;
+        complaint.into_iter().for_each(|complaint| self.complain(complaint));
         if let Some(why) = unprofiled {
             self.complain(format!("nothing is named, because {why}"));
         }
@@ -79,8 +111,12 @@ impl Swept {
                         .to_owned(),
                 );
             }
-            let profile = fold(&recording, self.study.points[at].nr_cpus);
-            run.profile = Some(self.study.adopt(profile, &recording));
+            let profile = fold(&recording, self.study.points[at].nr_cpus, window_ns);
+            let profile = self.study.adopt(profile, &recording);
+            if window_ns.is_some() {
+                (run.user_s, run.kernel_s) = self.study.user_and_kernel_s(&profile);
+            }
+            run.profile = Some(profile);
         }
         self.study.points[at].runs.push(run);
     }

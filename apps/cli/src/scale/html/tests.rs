@@ -28,8 +28,8 @@ fn run(ran_s: f64, idle_s: f64) -> Run {
         kernel_s: 0.0,
         nr_waits: 0,
         nr_preemptions: 0,
-        nr_faults: 0,
-        nr_disk_faults: 0,
+        nr_faults: None,
+        nr_disk_faults: None,
         profile: Some(profile),
     }
 }
