@@ -62,6 +62,15 @@ pub enum Happening {
         /// It waits for that word to be something else than 2: as C libraries write it, a lock that others wait for.
         is_locked: bool,
     },
+    /// It was seen waiting here.
+    Asleep {
+        /// In [`Recording::stacks`].
+        stack: u32,
+        /// The futex.
+        word: Option<Touch>,
+        /// As of [`Happening::Waits`].
+        is_locked: bool,
+    },
     /// It left its CPU.
     Left {
         /// Others took it; the thread could have gone on.
@@ -95,4 +104,6 @@ pub struct Recording {
     pub events: Vec<Event>,
     /// Records that nobody took in time.
     pub nr_lost: u64,
+    /// Waits and the kernel were not seen: threads were looked at now and then instead.
+    pub is_user_only: bool,
 }

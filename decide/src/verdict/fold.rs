@@ -49,6 +49,12 @@ struct Folding<'a> {
     costs: BTreeMap<Key, Cost>,
     /// Idle CPUs beside each look at running code.
     idle_at_looks: BTreeMap<Key, f64>,
+    /// Who was seen waiting at the last moment when threads were looked at.
+    seen: Vec<Key>,
+    /// Idle CPUs at such moments, by who is to be blamed; `None`: whoever ran.
+    idle_when_seen: BTreeMap<Option<Key>, f64>,
+    /// Idle time while it was not known what threads wait for; shared out by these moments in the end.
+    idle_unseen_s: f64,
     /// Idle time to be charged to running code, in all; shared out by these looks in the end.
     idle_beside_running_s: f64,
     profile: Profile,
@@ -64,6 +70,9 @@ impl<'a> Folding<'a> {
             threads: BTreeMap::new(),
             costs: BTreeMap::new(),
             idle_at_looks: BTreeMap::new(),
+            seen: Vec::new(),
+            idle_when_seen: BTreeMap::new(),
+            idle_unseen_s: 0.0,
             idle_beside_running_s: 0.0,
             profile: Profile { nr_lost: recording.nr_lost, ..Profile::default() },
         }
@@ -95,6 +104,11 @@ impl<'a> Folding<'a> {
         self.profile.ran_s += nr_running as f64 * past_s;
         self.profile.stolen_s += stolen * past_s;
         self.profile.idle_s += idle * past_s;
+        if self.recording.is_user_only {
+            self.charge_seen(idle, nr_running);
+            self.idle_unseen_s += idle * past_s;
+            return;
+        }
         let rest = self.charge_waits(idle, nr_running, past_s);
         if nr_running > 0 {
             self.idle_beside_running_s += rest * past_s;
@@ -128,6 +142,43 @@ impl<'a> Folding<'a> {
         rest
     }
 
+    /// The same blame for the moment when threads were looked at, in CPUs.
+    fn charge_seen(&mut self, idle: f64, nr_running: usize) {
+        let seen = std::mem::take(&mut self.seen);
+        if seen.is_empty() {
+            return;
+        }
+        let (locks, others): (Vec<_>, Vec<_>) =
+            seen.into_iter().partition(|at| at.3 == Some(Waits::Lock));
+        let of_locks = idle.min(locks.len() as f64);
+        let mut blame = |places: &[Key], cpus: f64| {
+            for at in places {
+                *self.idle_when_seen.entry(Some(*at)).or_default() += cpus / places.len() as f64;
+            }
+        };
+        blame(&locks, of_locks);
+        if nr_running == 0 {
+            blame(&others, idle - of_locks);
+        } else {
+            *self.idle_when_seen.entry(None).or_default() += idle - of_locks;
+        }
+    }
+
+    /// Shares out idle time of which only moments are known.
+    fn share_out_unseen(&mut self) {
+        let all: f64 = self.idle_when_seen.values().sum();
+        if all <= 0.0 {
+            return;
+        }
+        for (at, cpus) in std::mem::take(&mut self.idle_when_seen) {
+            let idle_s = self.idle_unseen_s * cpus / all;
+            match at {
+                Some(at) => cost(&mut self.costs, self.recording, at).idle_s += idle_s,
+                None => self.idle_beside_running_s += idle_s,
+            }
+        }
+    }
+
     fn take(&mut self, event: &Event, lines: &Lines) {
         let Event { at_ns, tid, what } = *event;
         let state = match what {
@@ -152,11 +203,15 @@ impl<'a> Folding<'a> {
                 return;
             }
             Happening::Waits { stack, word, is_locked } => {
-                let frames = self.recording.stacks[stack as usize].iter();
-                let frames = frames.map(|at| &self.recording.frames[*at as usize]);
-                let waits = waits_for(frames, is_locked);
-                let at = (stack, word.and_then(|word| word.object), None, Some(waits));
-                State::Runs { about_to_wait: Some(at) }
+                State::Runs { about_to_wait: Some(self.wait(stack, word, is_locked)) }
+            }
+            Happening::Asleep { stack, word, is_locked } => {
+                // Or it has come back meanwhile.
+                if let Some(State::Waits { .. }) = self.threads.get(&tid) {
+                    let at = self.wait(stack, word, is_locked);
+                    self.seen.push(at);
+                }
+                return;
             }
             Happening::Made | Happening::Left { is_preempted: true } => State::Stopped,
             Happening::Left { is_preempted: false } => {
@@ -168,6 +223,13 @@ impl<'a> Folding<'a> {
             }
         };
         self.threads.insert(tid, state);
+    }
+
+    fn wait(&self, stack: u32, word: Option<Touch>, is_locked: bool) -> Key {
+        let frames = self.recording.stacks[stack as usize].iter();
+        let frames = frames.map(|at| &self.recording.frames[*at as usize]);
+        let waits = waits_for(frames, is_locked);
+        (stack, word.and_then(|word| word.object), None, Some(waits))
     }
 
     /// A look at running code: for now in numbers of looks, which become seconds in the end.
@@ -187,6 +249,7 @@ impl<'a> Folding<'a> {
     }
 
     fn finish(mut self) -> Profile {
+        self.share_out_unseen();
         let look_s = self.profile.ran_s / self.profile.nr_samples.max(1) as f64;
         let idle_at_looks: f64 = self.idle_at_looks.values().sum();
         for (at, cost) in &mut self.costs {

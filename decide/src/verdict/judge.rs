@@ -105,6 +105,9 @@ impl Verdict {
             Ok((lost, from, to)) => {
                 verdict.lost = Some(lost);
                 verdict.outcome = outcome(&lost);
+                if verdict.outcome == Outcome::Loses && is_excused(study, &lost, from, to) {
+                    verdict.outcome = Outcome::Unknown;
+                }
                 verdict.sentences.push(headline(&lost, verdict.outcome, study));
                 if verdict.outcome == Outcome::Loses {
                     verdict.name(study, &lost, from, to);
@@ -183,6 +186,18 @@ fn outcome(lost: &Lost) -> Outcome {
     } else {
         Outcome::Unknown
     }
+}
+
+/// Whether what was lost is CPUs that waited for threads which others may have held up.
+fn is_excused(study: &Study, lost: &Lost, from: &Point, to: &Point) -> bool {
+    let suspects = Suspects::of(study, to);
+    let uneven = |point: &Point| -> f64 {
+        let table = table(study, &suspects, point);
+        let uneven = table.iter().filter(|(suspect, _)| matches!(suspect, Suspect::Uneven(_)));
+        uneven.flat_map(|(_, costs)| costs).sum::<f64>() / point.runs.len() as f64
+    };
+    let excused = (uneven(to) - uneven(from)).min(stolen_per_unit(to));
+    lost.per_unit_s.by() - excused < LOST_MIN * lost.per_unit_s.to
 }
 
 fn headline(lost: &Lost, outcome: Outcome, study: &Study) -> String {
@@ -301,7 +316,12 @@ impl<'a> Evidence<'a> {
             if seconds > 0.0 {
                 evidence.seconds += seconds;
                 *evidence.by_sharing.entry(cost.sharing).or_default() += seconds;
-                if evidence.largest.is_none_or(|(_, most)| seconds > most) {
+                // Of threads that were only looked at it is not known which function of the program's own waits.
+                let key = |cost: &Cost, seconds| {
+                    (study.stack(cost).any(|frame| !is_plumbing(frame)), seconds)
+                };
+                let is_larger = |(known, most)| key(cost, seconds) > key(known, most);
+                if evidence.largest.is_none_or(is_larger) {
                     evidence.largest = Some((cost, seconds));
                 }
             }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use framehop::ExplicitModuleSectionInfo;
+use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
 /// A file larger than this is left alone: its symbols would take as much memory again.
@@ -43,6 +44,7 @@ impl Elf {
             })
             .collect();
         let (functions, variables) = symbols(&file);
+        let functions = functions.with(unnamed(&file));
         let sections = sections(&file);
         Ok(Self { segments, functions, variables, sections, bytes })
     }
@@ -58,9 +60,10 @@ impl Elf {
         self.segments.iter().any(|(memory, _)| memory.contains(&address))
     }
 
-    /// The function at an address.
-    pub fn function(&self, address: u64) -> Option<&str> {
-        self.functions.at(address).map(|(_, name)| name)
+    /// The function at an address: where it begins, and its name if it has one.
+    pub fn function(&self, address: u64) -> Option<(u64, Option<&str>)> {
+        let (range, name) = self.functions.at(address)?;
+        Some((range.start, Some(name).filter(|name| !name.is_empty())))
     }
 
     /// The variable at an address.
@@ -96,6 +99,15 @@ impl Symbols {
         Self(found)
     }
 
+    /// With places that have no name, as far as none of ours is there.
+    fn with(mut self, unnamed: Vec<Range<u64>>) -> Self {
+        let new: Vec<_> =
+            unnamed.into_iter().filter(|range| self.at(range.start).is_none()).collect();
+        self.0.extend(new.into_iter().map(|range| (range, String::new())));
+        self.0.sort_by_key(|(range, _)| range.start);
+        self
+    }
+
     fn at(&self, address: u64) -> Option<(Range<u64>, &str)> {
         let after = self.0.partition_point(|(range, _)| range.start <= address);
         let (range, name) = self.0.get(after.checked_sub(1)?)?;
@@ -120,6 +132,23 @@ fn symbols(file: &object::File<'_>) -> (Symbols, Symbols) {
         list.push((range, readable(name)));
     }
     (Symbols::of(functions), Symbols::of(variables))
+}
+
+/// Functions by the unwind tables: there without symbols too, but for names.
+fn unnamed(file: &object::File<'_>) -> Vec<Range<u64>> {
+    let mut found = Vec::new();
+    let Some(section) = file.section_by_name(".eh_frame") else { return found };
+    let Ok(data) = section.uncompressed_data() else { return found };
+    let tables = EhFrame::new(&data, NativeEndian);
+    let bases = BaseAddresses::default().set_eh_frame(section.address());
+    let mut entries = tables.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        if let Ok(entry) = partial.parse(EhFrame::cie_from_offset) {
+            found.push(entry.initial_address()..entry.end_address());
+        }
+    }
+    found
 }
 
 /// As in the source: without what compilers add.

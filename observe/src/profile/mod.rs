@@ -8,6 +8,7 @@
 //! took long, and its registers say where that went.
 
 mod arch;
+mod asleep;
 mod elf;
 mod kernel;
 mod modules;

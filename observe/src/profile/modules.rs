@@ -78,8 +78,12 @@ impl Modules {
         let mut frames =
             lines.as_ref().map_or_else(Vec::new, |lines| inlined(lines, address, &name));
         if frames.is_empty() {
-            let function = module.elf.as_ref().and_then(|elf| elf.function(address));
-            let function = function.map_or_else(|| format!("{name}+{address:#x}"), str::to_owned);
+            let known = module.elf.as_ref().and_then(|elf| elf.function(address));
+            let function = match known {
+                Some((_, Some(function))) => function.to_owned(),
+                Some((start, None)) => format!("{name}+{start:#x}"),
+                None => format!("{name}+{address:#x}"),
+            };
             frames.push(Frame { function, module: name, line: None });
         }
         frames

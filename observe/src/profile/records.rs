@@ -1,6 +1,7 @@
 //! What the kernel writes into its rings, as far as we asked for it (perf_event_open(2)).
 
 use super::arch::Registers;
+use super::asleep::Asleep;
 
 /// A record with the moment and the thread that it is of.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub enum What {
         parent: u32,
     },
     Ended,
+    /// It was seen waiting.
+    Asleep(Box<Asleep>),
     Lost(u64),
 }
 

@@ -1,5 +1,6 @@
 //! The kernel's rings: opened before a program is started, emptied while it runs, read when it has ended.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -10,8 +11,10 @@ use perf_event::data::Record as Parsed;
 use perf_event::events::{Event, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use quartier_model::{CpuList, Recording};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::arch::{REGISTERS, Registers};
+use super::asleep::Asleep;
 use super::kernel::Kernel;
 use super::records::{self, Record, Sample, What};
 use super::stacks::Assembler;
@@ -25,6 +28,10 @@ const WAITING_STACK_BYTES: u32 = 1024;
 const RING_BYTES: usize = 4 << 20;
 /// How often rings are emptied.
 const EMPTIED_EVERY: Duration = Duration::from_millis(50);
+/// How often threads are looked at, where their waits are not seen.
+const LOOKED_EVERY: Duration = Duration::from_millis(10);
+/// Threads that are looked at each time: each takes some microseconds.
+const LOOKED_AT_MAX: usize = 500;
 /// Records that are kept before stacks are made of them; until then the program has the CPUs to itself.
 const PENDING_MAX: usize = 200_000;
 
@@ -50,6 +57,8 @@ pub enum Unprofiled {
 pub struct Profiler {
     rings: Vec<Ring>,
     host: Host,
+    /// The kernel is not to be seen, nor where threads wait: they are looked at instead.
+    is_user_only: bool,
 }
 
 struct Ring {
@@ -69,37 +78,52 @@ impl Profiler {
     /// # Errors
     /// When nothing can be profiled; then nothing is open.
     pub fn open(host: &Host, cpus: &CpuList, hertz: u32) -> Result<Self, Unprofiled> {
+        match Self::open_as(host, cpus, hertz, false) {
+            Err(Unprofiled::NotPermitted) => Self::open_as(host, cpus, hertz, true),
+            opened => opened,
+        }
+    }
+
+    fn open_as(
+        host: &Host,
+        cpus: &CpuList,
+        hertz: u32,
+        is_user_only: bool,
+    ) -> Result<Self, Unprofiled> {
         let mut rings = Vec::new();
         for cpu in cpus.iter() {
             let mut clock = builder(Software::TASK_CLOCK, cpu, STACK_BYTES);
             clock.sample_frequency(hertz.into()).mmap(true).mmap2(true).comm(true).comm_exec(true);
-            clock.task(true).context_switch(true);
+            clock.task(true).context_switch(true).exclude_kernel(is_user_only);
             rings.push(Ring::open(&clock, false)?);
-            let mut switches = builder(Software::CONTEXT_SWITCHES, cpu, WAITING_STACK_BYTES);
-            switches.sample_period(1);
-            rings.push(Ring::open(&switches, true)?);
+            if !is_user_only {
+                let mut switches = builder(Software::CONTEXT_SWITCHES, cpu, WAITING_STACK_BYTES);
+                switches.sample_period(1);
+                rings.push(Ring::open(&switches, true)?);
+            }
         }
-        Ok(Self { rings, host: host.clone() })
-    }
-
-    /// Whether the kernel hides the names of its functions.
-    #[must_use]
-    pub fn is_kernel_hidden(&self) -> bool {
-        Kernel::read(&self.host).is_hidden()
+        Ok(Self { rings, host: host.clone(), is_user_only })
     }
 
     /// Records until told that the program has ended; paths of programs begin at `root`.
     #[must_use]
     pub fn record(mut self, root: &Path, ended: &Receiver<()>) -> Recording {
-        let mut assembler = Assembler::new(root, Kernel::read(&self.host));
+        let kernel = Kernel::read(&self.host);
+        let mut assembler = Assembler::new(root, kernel, self.is_user_only);
         let mut pending = Vec::new();
+        let mut alive = BTreeMap::new();
+        let every = if self.is_user_only { LOOKED_EVERY } else { EMPTIED_EVERY };
         // Rings are emptied one after the other. So what is earlier than anything found the last time is complete now.
         let mut complete_ns = 0;
         loop {
-            let has_ended =
-                !matches!(ended.recv_timeout(EMPTIED_EVERY), Err(RecvTimeoutError::Timeout));
+            let has_ended = !matches!(ended.recv_timeout(every), Err(RecvTimeoutError::Timeout));
             let before_ns = pending.iter().map(|record: &Record| record.at_ns).max();
+            if self.is_user_only {
+                self.look_at(&alive, &mut pending);
+            }
+            let known = pending.len();
             self.rings.iter_mut().for_each(|ring| ring.empty(&mut pending));
+            follow(&mut alive, &pending[known..]);
             if has_ended {
                 complete_ns = u64::MAX;
             } else if pending.len() < PENDING_MAX {
@@ -117,6 +141,18 @@ impl Profiler {
     }
 }
 
+/// Which threads there are: thread and process.
+fn follow(alive: &mut BTreeMap<u32, u32>, records: &[Record]) {
+    for record in records {
+        match &record.what {
+            What::Ended => drop(alive.remove(&record.tid)),
+            What::Made { pid, tid, .. } => drop(alive.insert(*tid, *pid)),
+            What::Came => drop(alive.insert(record.tid, record.pid)),
+            _ => {}
+        }
+    }
+}
+
 /// One event on one CPU, of what the calling thread starts.
 fn builder(event: impl Event, cpu: u32, stack_bytes: u32) -> Builder<'static> {
     let mut sample = SampleFlag::TID | SampleFlag::TIME | SampleFlag::IP | SampleFlag::CALLCHAIN;
@@ -130,6 +166,20 @@ fn builder(event: impl Event, cpu: u32, stack_bytes: u32) -> Builder<'static> {
     }
     builder.sample(sample);
     builder
+}
+
+impl Profiler {
+    /// At all at the same moment, as far as that goes.
+    fn look_at(&self, alive: &BTreeMap<u32, u32>, into: &mut Vec<Record>) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let at_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        for (tid, pid) in alive.iter().take(LOOKED_AT_MAX) {
+            let (tid, pid) = (*tid, *pid);
+            if let Some(asleep) = Asleep::look(&self.host, pid, tid) {
+                into.push(Record { at_ns, pid, tid, what: What::Asleep(Box::new(asleep)) });
+            }
+        }
+    }
 }
 
 impl Ring {

@@ -39,6 +39,8 @@ pub enum Place {
     Kernel(u64),
     /// An address as a module states it.
     Module(ModuleId, u64),
+    /// A function of the kernel, by the number of its name.
+    Waits(u32),
     /// Code that no file has: made by the program itself.
     Made,
 }

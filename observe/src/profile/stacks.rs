@@ -5,6 +5,7 @@ use std::path::Path;
 
 use quartier_model::{Event, Frame, Happening, KERNEL_MODULE, Recording, Touch};
 
+use super::asleep::Asleep;
 use super::kernel::Kernel;
 use super::modules::Modules;
 use super::records::{Record, Sample, What};
@@ -18,12 +19,14 @@ pub struct Assembler {
     cache: UnwindCache,
     stacks: HashMap<Vec<Place>, u32>,
     objects: HashMap<String, u32>,
+    /// Functions of the kernel in which threads were seen waiting.
+    waits_in: HashMap<String, u32>,
     recording: Recording,
 }
 
 impl Assembler {
     /// Paths of programs and libraries begin at `root`.
-    pub fn new(root: &Path, kernel: Kernel) -> Self {
+    pub fn new(root: &Path, kernel: Kernel, is_user_only: bool) -> Self {
         Self {
             kernel,
             modules: Modules::new(root),
@@ -31,7 +34,8 @@ impl Assembler {
             cache: UnwindCache::new(),
             stacks: HashMap::new(),
             objects: HashMap::new(),
-            recording: Recording::default(),
+            waits_in: HashMap::new(),
+            recording: Recording { is_user_only, ..Recording::default() },
         }
     }
 
@@ -43,6 +47,7 @@ impl Assembler {
             What::Left { is_preempted } => Happening::Left { is_preempted },
             What::Ended => Happening::Ended,
             What::Sample(sample) => self.sample(pid, &sample),
+            What::Asleep(asleep) => self.asleep(pid, &asleep),
             What::Mapped { start, bytes, offset, path } => {
                 let space = self.spaces.entry(pid).or_insert_with(Space::new);
                 return space.map(start, bytes, offset, &path, &mut self.modules);
@@ -83,10 +88,7 @@ impl Assembler {
             } else {
                 return None;
             };
-            let name = space
-                .data(address, &self.modules)
-                .and_then(|(module, at)| self.modules.elf(module)?.variable(at).map(str::to_owned));
-            let object = name.map(|name| intern(&mut self.objects, name));
+            let object = object(&mut self.objects, &self.modules, space, address);
             Some(Touch { address, object, is_atomic, is_write })
         });
         places.reverse();
@@ -96,6 +98,18 @@ impl Assembler {
         }
         let is_locked = touch.is_some() && sample.registers.is_some_and(|of| of.is_futex_locked());
         Happening::Waits { stack, word: touch, is_locked }
+    }
+
+    fn asleep(&mut self, pid: u32, asleep: &Asleep) -> Happening {
+        let space = self.spaces.entry(pid).or_insert_with(Space::new);
+        let waits_in = Place::Waits(intern(&mut self.waits_in, asleep.waits_in.clone()));
+        let stack = intern(&mut self.stacks, vec![space.place(asleep.ip), waits_in]);
+        let address = asleep.word;
+        let word = asleep.waits_in.contains("futex").then(|| {
+            let object = object(&mut self.objects, &self.modules, space, address);
+            Touch { address, object, is_atomic: true, is_write: true }
+        });
+        Happening::Asleep { stack, word, is_locked: word.is_some() && asleep.is_locked }
     }
 
     /// The recording, with names.
@@ -123,6 +137,10 @@ impl Assembler {
             Place::Kernel(address) => {
                 (self.kernel.function(address).unwrap_or("kernel").to_owned(), module)
             }
+            Place::Waits(name) => {
+                let known = self.waits_in.iter().find(|(_, number)| **number == name);
+                (known.map_or_else(String::new, |(name, _)| name.clone()), module)
+            }
             Place::Made => ("code without a file".to_owned(), "[made]".to_owned()),
         };
         vec![Frame { function, module, line: None }]
@@ -134,6 +152,18 @@ impl Kernel {
         let Place::Kernel(address) = place else { return false };
         self.function(address).is_some_and(|name| name.starts_with("futex_"))
     }
+}
+
+/// The variable at an address.
+fn object(
+    objects: &mut HashMap<String, u32>,
+    modules: &Modules,
+    space: &Space,
+    address: u64,
+) -> Option<u32> {
+    let (module, at) = space.data(address, modules)?;
+    let name = modules.elf(module)?.variable(at)?.to_owned();
+    Some(intern(objects, name))
 }
 
 fn intern<T: std::hash::Hash + Eq>(known: &mut HashMap<T, u32>, new: T) -> u32 {

@@ -104,6 +104,13 @@ impl Swept {
             self.complain(format!("nothing is named, because {why}"));
         }
         if let Some(recording) = recording {
+            if recording.is_user_only {
+                self.complain(
+                    "the kernel and where it waits are not to be seen, so threads are looked at every 10 ms and its time \
+                     is charged to user code: run as root, or sysctl kernel.perf_event_paranoid=1"
+                        .to_owned(),
+                );
+            }
             let is_kernel_named = recording.frames.iter().all(|frame| frame.function != "kernel");
             if !is_kernel_named {
                 self.complain(
