@@ -242,6 +242,8 @@ fn grown(
     let nothing = vec![0.0; from.runs.len()];
     let mut tested: Vec<(&Suspect, Growth)> = after
         .iter()
+        // Nobody runs, and threads wait for each other: they take long to wake up, and no code is to be blamed.
+        .filter(|(suspect, _)| !matches!(suspect, Suspect::Waits(Waits::Others | Waits::Lock)))
         .filter_map(|(suspect, costs)| {
             let grown = growth(before.get(suspect).unwrap_or(&nothing), costs, look)?;
             // A thread that others hold up comes last though its part is no larger.

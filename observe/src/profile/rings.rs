@@ -24,10 +24,11 @@ use crate::Host;
 pub const STACK_BYTES: u32 = 4096;
 /// And where a thread is about to wait: that may happen a hundred times as often.
 const WAITING_STACK_BYTES: u32 = 1024;
-/// A CPU's ring holds what it writes in half a second, and more.
-const RING_BYTES: usize = 4 << 20;
+/// Of a CPU's ring: the first holds what it writes between two looks even if it does nothing but switch, the last is what
+/// any user may lock (kernel.perf_event_mlock_kb).
+const RING_BYTES: [usize; 3] = [4 << 20, 1 << 20, 256 << 10];
 /// How often rings are emptied.
-const EMPTIED_EVERY: Duration = Duration::from_millis(50);
+const EMPTIED_EVERY: Duration = Duration::from_millis(25);
 /// How often threads are looked at, where their waits are not seen.
 const LOOKED_EVERY: Duration = Duration::from_millis(10);
 /// Threads that are looked at each time: each takes some microseconds.
@@ -184,8 +185,14 @@ impl Profiler {
 
 impl Ring {
     fn open(builder: &Builder<'_>, waits: bool) -> Result<Self, Unprofiled> {
-        let sampler = builder.build().and_then(|counter| counter.sampled(RING_BYTES));
-        Ok(Self { sampler: sampler.map_err(|error| unprofiled(&error))?, waits })
+        for bytes in RING_BYTES {
+            let counter = builder.build().map_err(|error| unprofiled(&error))?;
+            // Whoever may open it may not always lock as much memory for it.
+            if let Ok(sampler) = counter.sampled(bytes) {
+                return Ok(Self { sampler, waits });
+            }
+        }
+        Err(Unprofiled::NoRoom)
     }
 
     fn empty(&mut self, into: &mut Vec<Record>) {
