@@ -244,3 +244,34 @@ fn reports_are_compared() {
         assert!(said.contains(message) && said.lines().count() == 1, "{said}");
     }
 }
+
+#[test]
+fn an_interrupted_sweep_leaves_no_server_behind() {
+    if nr_cpus() < 2 {
+        return println!("skipped: one CPU");
+    }
+    let mut sweep = Command::new(quartier());
+    sweep.args(["scale", "--cpus", "1,2", "--serve", "sleep 27.1828", "--load", "sleep 0.3"]);
+    let mut sweep = sweep.spawn().unwrap();
+    let left = || {
+        let found = Command::new("pgrep").args(["-f", "^sleep 27.1828"]).output().unwrap();
+        !found.stdout.is_empty()
+    };
+    let wait = |until: &dyn Fn() -> bool| {
+        for _ in 0..200 {
+            if until() {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        false
+    };
+    if !wait(&left) {
+        sweep.kill().unwrap();
+        return println!("skipped: no server was started, as nothing can be profiled here");
+    }
+    Command::new("kill").args(["-TERM", &sweep.id().to_string()]).status().unwrap();
+    let status = sweep.wait().unwrap();
+    assert!(wait(&|| !left()), "the server was left behind ({status})");
+    assert!(!status.success());
+}

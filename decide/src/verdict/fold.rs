@@ -109,58 +109,27 @@ impl<'a> Folding<'a> {
             self.idle_unseen_s += idle * past_s;
             return;
         }
-        let rest = self.charge_waits(idle, nr_running, past_s);
-        if nr_running > 0 {
-            self.idle_beside_running_s += rest * past_s;
-        }
-    }
-
-    /// Who is to be blamed for idle CPUs: locks, one CPU for each thread that waits for one; then whoever runs, and
-    /// where nobody does, what is waited for. Gives the idle CPUs that are left for whoever runs.
-    fn charge_waits(&mut self, idle: f64, nr_running: usize, past_s: f64) -> f64 {
-        let waiting = |state: &State| match state {
+        let waiting = self.threads.values().filter_map(|state| match state {
             State::Waits { at, .. } => *at,
             _ => None,
-        };
-        let all = self.threads.values().filter_map(waiting);
-        let (locks, others): (Vec<_>, Vec<_>) = all.partition(|at| at.3 == Some(Waits::Lock));
-        let of_locks = idle.min(locks.len() as f64);
-        let rest = idle - of_locks;
-        let mut blame = |places: &[Key], cpus: f64| {
-            for at in places {
-                let cost = cost(&mut self.costs, self.recording, *at);
-                cost.idle_s += cpus * past_s / places.len() as f64;
-            }
-        };
-        blame(&locks, of_locks);
-        if nr_running == 0 && rest > 0.0 {
-            // Waiting for other threads explains nothing while none of them runs.
-            let is_cause = |at: &&Key| at.3 != Some(Waits::Others);
-            let causes: Vec<_> = others.iter().filter(is_cause).copied().collect();
-            blame(if causes.is_empty() { &others } else { &causes }, rest);
+        });
+        let (blamed, rest) = blame(idle, waiting.collect(), nr_running);
+        for (at, cpus) in blamed {
+            cost(&mut self.costs, self.recording, at).idle_s += cpus * past_s;
         }
-        rest
+        self.idle_beside_running_s += rest * past_s;
     }
 
-    /// The same blame for the moment when threads were looked at, in CPUs.
+    /// The blame for the moment when threads were looked at.
     fn charge_seen(&mut self, idle: f64, nr_running: usize) {
         let seen = std::mem::take(&mut self.seen);
         if seen.is_empty() {
             return;
         }
-        let (locks, others): (Vec<_>, Vec<_>) =
-            seen.into_iter().partition(|at| at.3 == Some(Waits::Lock));
-        let of_locks = idle.min(locks.len() as f64);
-        let mut blame = |places: &[Key], cpus: f64| {
-            for at in places {
-                *self.idle_when_seen.entry(Some(*at)).or_default() += cpus / places.len() as f64;
-            }
-        };
-        blame(&locks, of_locks);
-        if nr_running == 0 {
-            blame(&others, idle - of_locks);
-        } else {
-            *self.idle_when_seen.entry(None).or_default() += idle - of_locks;
+        let (blamed, rest) = blame(idle, seen, nr_running);
+        let blamed = blamed.into_iter().map(|(at, cpus)| (Some(at), cpus)).chain([(None, rest)]);
+        for (at, cpus) in blamed {
+            *self.idle_when_seen.entry(at).or_default() += cpus;
         }
     }
 
@@ -262,6 +231,27 @@ impl<'a> Folding<'a> {
         self.profile.costs = self.costs.into_values().collect();
         self.profile
     }
+}
+
+/// Who is to be blamed for idle CPUs: the locks that threads wait for, one CPU for each of them; then whoever runs, and
+/// where nobody does, what is waited for. Gives CPUs by place, and those that are left for whoever runs.
+fn blame(idle: f64, waiting: Vec<Key>, nr_running: usize) -> (Vec<(Key, f64)>, f64) {
+    let (locks, others): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|at| at.3 == Some(Waits::Lock));
+    let of_locks = idle.min(locks.len() as f64);
+    let rest = idle - of_locks;
+    let share = |places: &[Key], cpus: f64| -> Vec<(Key, f64)> {
+        places.iter().map(|at| (*at, cpus / places.len() as f64)).collect()
+    };
+    let mut blamed = share(&locks, of_locks);
+    if nr_running > 0 {
+        return (blamed, rest);
+    }
+    // Waiting for other threads explains nothing while none of them runs.
+    let (waits, causes): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|at| at.3 == Some(Waits::Others));
+    blamed.extend(share(if causes.is_empty() { &waits } else { &causes }, rest));
+    (blamed, 0.0)
 }
 
 fn cost<'a>(costs: &'a mut BTreeMap<Key, Cost>, recording: &Recording, at: Key) -> &'a mut Cost {

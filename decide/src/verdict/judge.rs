@@ -211,12 +211,11 @@ fn headline(lost: &Lost, outcome: Outcome, study: &Study) -> String {
             per_unit_s.to / per_unit_s.from
         ),
         Outcome::Scales => format!(
-            "It scales: on {to_cpus} CPUs each {unit} takes the CPU time that it takes on {from_cpus} ({:+.0} %, \
-             ±{error:.0}).",
-            -*percent + 0.0
-        )
-        .replace("(+-", "(-")
-        .replace("(-0 %", "(+0 %"),
+            "It scales: on {to_cpus} CPUs each {unit} takes {:.2} times the CPU time that it takes on {from_cpus} \
+             (±{:.2}).",
+            per_unit_s.to / per_unit_s.from,
+            per_unit_s.error / per_unit_s.from
+        ),
         Outcome::Unknown => format!(
             "The runs differ too much to tell: on {to_cpus} CPUs {percent:.0} % (±{error:.0}) of the CPU time may be \
              lost. More runs (--repeat), longer ones, or a quieter machine tell more."

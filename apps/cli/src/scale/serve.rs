@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Child;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use quartier_act::start_on;
@@ -14,6 +16,9 @@ use quartier_model::{CpuList, Happening, Recording};
 use quartier_observe::profile::Profiler;
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::register_usize;
+use signal_hook::low_level::emulate_default_handler;
 
 use super::measure::{self, Measured, Outcome};
 
@@ -44,6 +49,7 @@ struct Server {
 impl Served<'_> {
     /// Runs it; the error is a sentence's end.
     pub fn run(&self) -> Result<Outcome, String> {
+        let interrupted = interrupted()?;
         // Whatever the thread starts that opens the profile is profiled: so the load is started by this one.
         std::thread::scope(|scope| {
             let (tell, told) = channel();
@@ -60,6 +66,10 @@ impl Served<'_> {
             let ended = end(&mut server.child);
             drop(server.running);
             let recording = recorder.join().map_err(|_| "could not be followed".to_owned())??;
+            // Now that the server is gone, whoever asked us to end is obeyed.
+            if let signal @ 1.. = interrupted.load(Ordering::Relaxed) {
+                let _ = emulate_default_handler(signal as i32);
+            }
             let loaded = loaded?;
             ended?;
             Ok(loaded.outcome(recording))
@@ -94,6 +104,9 @@ impl Served<'_> {
                     ));
                 }
                 Err(_) => std::thread::sleep(ASKED_EVERY),
+            }
+            if interrupted()?.load(Ordering::Relaxed) > 0 {
+                return Err("was interrupted".to_owned());
             }
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(format!(
@@ -182,6 +195,20 @@ fn end(server: &mut Child) -> Result<(), String> {
     }
     let _ = kill_process_group(group, Signal::KILL);
     server.wait().map(|_| ()).map_err(|error| format!("could not be ended: {error}"))
+}
+
+/// The signal that asks us to end, once one came: a server in a process group of its own does not get it.
+fn interrupted() -> Result<Arc<AtomicUsize>, String> {
+    static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+    if let Some(signal) = SIGNAL.get() {
+        return Ok(signal.clone());
+    }
+    let signal = SIGNAL.get_or_init(Arc::default);
+    for number in [SIGINT, SIGTERM, SIGHUP] {
+        register_usize(number, signal.clone(), number as usize)
+            .map_err(|error| format!("could not be kept from being left behind: {error}"))?;
+    }
+    Ok(signal.clone())
 }
 
 /// By the clock that recordings have.

@@ -62,6 +62,15 @@ impl Sweep {
             ..Study::default()
         };
         let mut swept = Swept { study, complaints: Vec::new() };
+        let shares = |load: &Load| {
+            self.sets.iter().any(|cpus| load.cpus.iter().all(|cpu| cpus.contains(cpu)))
+        };
+        if self.load.as_ref().is_some_and(shares) {
+            swept.complain(
+                "on the most CPUs the load has none of its own and shares the server's: leave it some (--cpus)"
+                    .to_owned(),
+            );
+        }
         for _ in 0..self.repeat {
             for (at, cpus) in self.sets.iter().enumerate() {
                 match self.measure(cpus) {

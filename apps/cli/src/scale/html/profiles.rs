@@ -17,8 +17,8 @@ pub fn side_by_side(page: &mut Page, report: &Report, from: &Point, to: &Point) 
     if after.is_empty() {
         return;
     }
-    let none = 0.0;
-    let of = |table: &BTreeMap<String, f64>, name: &str| table.get(name).copied().unwrap_or(none);
+    let of =
+        |table: &BTreeMap<String, f64>, name: &str| table.get(name).copied().unwrap_or_default();
     let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
     names.sort();
     names.dedup();
