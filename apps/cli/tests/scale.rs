@@ -268,6 +268,7 @@ fn an_interrupted_sweep_leaves_no_server_behind() {
     };
     if !wait(&left) {
         sweep.kill().unwrap();
+        sweep.wait().unwrap();
         return println!("skipped: no server was started, as nothing can be profiled here");
     }
     Command::new("kill").args(["-TERM", &sweep.id().to_string()]).status().unwrap();
