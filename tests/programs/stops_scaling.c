@@ -4,12 +4,14 @@
 //
 // REASON: counter (every thread counts in one variable), mutex (a short section, one lock), serial (one thread prepares
 // what all work on), imbalance (one thread has four times the work), sharing (each thread has a counter of its own, all
-// in one line), or nothing. UNITS are shared out among the threads; prints `units: UNITS`.
+// in one line), localtime (a lock of the C library's own), mapping (one address space that all change), or nothing. UNITS are shared out among the threads; prints `units: UNITS`.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
 
@@ -48,6 +50,21 @@ static NOINLINE void count_beside_others(long me) {
     for (int i = 0; i < 300; i++) neighbours.of[me % 8]++;
 }
 
+static NOINLINE long tell_time(void) {
+    time_t now = 1700000000;
+    struct tm then;
+    long sum = 0;
+    for (int i = 0; i < 4; i++) sum += localtime_r(&now, &then)->tm_hour;
+    return sum;
+}
+
+static NOINLINE void use_pages(void) {
+    char *pages = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) exit(1);
+    for (int i = 0; i < 4; i++) ((volatile char *)pages)[i * 4096] = 1;
+    munmap(pages, 4 * 4096);
+}
+
 static NOINLINE long prepare_batch(long units) {
     return compute(units * 100) + 1; // So that this function is still there meanwhile.
 }
@@ -58,6 +75,8 @@ static NOINLINE long do_units(long me, long units) {
         sum += compute(100);
         if (!strcmp(reason, "counter")) count_unit();
         if (!strcmp(reason, "mutex")) add_to_total(i);
+        if (!strcmp(reason, "localtime")) sum += tell_time();
+        if (!strcmp(reason, "mapping")) use_pages();
         if (!strcmp(reason, "sharing")) count_beside_others(me);
     }
     return sum;

@@ -77,6 +77,25 @@ fn a_short_global_mutex_is_found() {
     found("mutex", "1000000", "lock", "add_to_total", Some("total_mutex"));
 }
 
+/// HAProxy met it: 34b9b528e of July 2026.
+#[test]
+fn a_lock_of_the_c_librarys_own_is_found() {
+    found("localtime", "1500000", "lock", "tell_time", None);
+}
+
+#[test]
+fn a_lock_of_the_kernels_is_found() {
+    let Some(report) = report_on("mapping", "60000") else { return };
+    let culprits = report["verdict"]["culprits"].as_array().unwrap();
+    assert_eq!(culprits[0]["class"], "kernel-path", "{culprits:?}");
+    // Of one address space, whoever changes it or faults in it.
+    for culprit in culprits {
+        let function = culprit["function"].as_str().unwrap();
+        let is_of_it = ["munmap", "mmap", "page faults"].iter().any(|word| function.contains(word));
+        assert!(is_of_it, "another is named: {culprit}");
+    }
+}
+
 #[test]
 fn words_side_by_side_are_found() {
     found("sharing", "1500000", "false-sharing", "count_beside_others", Some("neighbours"));

@@ -403,6 +403,15 @@ impl<'a> Evidence<'a> {
 }
 
 impl Culprit {
+    /// A lock without a name: in what the function calls.
+    fn nameless_lock(&self) -> String {
+        let at = self.context.iter().position(|name| *name == self.function);
+        match at.and_then(|at| self.context.get(at + 1)) {
+            Some(callee) => format!("a lock without a name in `{callee}`"),
+            None => "a lock without a name".to_owned(),
+        }
+    }
+
     /// Who, why and how much.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -414,10 +423,10 @@ impl Culprit {
                 .map_or_else(|| otherwise.to_owned(), |object| format!("{before}`{object}`"))
         };
         let what = match self.class {
-            Some(Class::Lock) => format!(
-                "`{function}`{at} waits for and hands over {}",
-                object("the lock ", "a lock without a name")
-            ),
+            Some(Class::Lock) => {
+                let lock = object("the lock ", &self.nameless_lock());
+                format!("`{function}`{at} waits for and hands over {lock}")
+            }
             Some(Class::BouncingLine) => {
                 format!(
                     "`{function}`{at}: threads write the same word, {}",

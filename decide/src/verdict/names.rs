@@ -120,11 +120,14 @@ pub fn is_lock(frame: &Frame) -> bool {
 
 /// Whether a function of the kernel waits for a lock of the kernel's, or spins on it.
 pub fn is_kernel_lock(frame: &Frame) -> bool {
-    const PARTS: [&str; 6] = [
+    const PARTS: [&str; 9] = [
         "queued_spin_lock",
         "_raw_spin_lock",
         "rwsem_",
-        "__mutex_lock",
+        "down_read",
+        "down_write",
+        "mutex_lock",
+        "rt_mutex_slow",
         "osq_lock",
         "queued_read_lock",
     ];
@@ -173,7 +176,11 @@ pub fn kernel_entry<'a>(stack: impl Iterator<Item = &'a Frame>) -> Option<String
         if name.contains("sysvec_") || name.contains("common_interrupt") {
             return Some("interrupts".to_owned());
         }
-        first = first.or(Some(name));
+        // Every system call goes through these.
+        let is_entry = ["entry_SYSCALL", "do_syscall", "x64_sys_call", "asm_", "el0"];
+        if !is_entry.iter().any(|start| name.starts_with(start)) {
+            first = first.or(Some(name));
+        }
     }
     first.map(str::to_owned)
 }
@@ -238,6 +245,9 @@ mod tests {
         assert_eq!(kernel_entry(calls.iter()).as_deref(), Some("write()"));
         let fault = stack(&[("work", "a"), ("asm_exc_page_fault", "[kernel]"), ("x", "[kernel]")]);
         assert_eq!(kernel_entry(fault.iter()).as_deref(), Some("page faults"));
+        // Where the compiler left no function of the call's own.
+        let inlined = stack(&[("do_syscall_64", "[kernel]"), ("vm_mmap_pgoff", "[kernel]")]);
+        assert_eq!(kernel_entry(inlined.iter()).as_deref(), Some("vm_mmap_pgoff"));
         assert_eq!(kernel_entry(stack(&[("work", "a")]).iter()), None);
     }
 }
