@@ -25,5 +25,5 @@ pub use judge::{Culprit, Lost, Outcome, Verdict};
 pub use names::{Waits, waits_for};
 pub use sets::{Order, cpu_order, default_counts};
 pub use study::{Cost, Point, Profile, Run, STUDY_FORMAT, Sharing, Study};
-pub use suspects::{Suspect, Suspects};
+pub use suspects::{Suspect, Suspects, site};
 pub use usl::{Scalability, Spread, scalability};

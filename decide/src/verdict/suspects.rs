@@ -104,6 +104,7 @@ impl Suspects {
 }
 
 /// The innermost function of the program's own.
+#[must_use]
 pub fn site<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> String {
     let mut leaf = None;
     for frame in stack.rev() {

@@ -30,8 +30,8 @@ pub fn print(report: &Report) -> String {
     text
 }
 
-const COLUMNS: [&str; 9] =
-    ["CPUs", "runs", "units/s", "spread", "user", "kernel", "idle", "taken", "waits"];
+const COLUMNS: [&str; 10] =
+    ["CPUs", "runs", "units/s", "spread", "user", "kernel", "idle", "taken", "waits", "faults"];
 
 fn table(text: &mut String, report: &Report) {
     let mut rows: Vec<Vec<String>> = vec![COLUMNS.map(str::to_owned).to_vec()];
@@ -76,6 +76,9 @@ fn row(point: &Point) -> Vec<String> {
             .filter(|taken| taken.is_finite())
             .map_or_else(unknown, |taken| format!("{taken:.1} %")),
         middle(&|run| run.nr_waits as f64).map_or_else(unknown, amount),
+        middle(&|run| run.nr_faults.map_or(f64::NAN, |nr| nr as f64))
+            .filter(|nr| nr.is_finite())
+            .map_or_else(unknown, amount),
     ]
 }
 

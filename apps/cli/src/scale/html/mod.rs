@@ -23,6 +23,7 @@ pub fn page(report: &Report) -> String {
     culprits(&mut page, report);
     if let (Some(from), Some(to)) = ends(report) {
         profiles::side_by_side(&mut page, report, from, to);
+        profiles::waits(&mut page, report, from, to);
         flame::difference(&mut page, report, from, to);
     }
     let notes: Vec<_> = report.verdict.notes.iter().chain(&report.complaints).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quartier_decide::verdict::Point;
+use quartier_decide::verdict::{Point, Waits, site};
 
 use super::super::report::Report;
 use super::super::text::duration;
@@ -63,6 +63,48 @@ fn by_function(report: &Report, point: &Point) -> BTreeMap<String, f64> {
                 let name = format!("{} ({})", leaf.function, leaf.module);
                 *table.entry(name).or_default() += cost.ran_s / run.units / point.runs.len() as f64;
             }
+        }
+    }
+    table
+}
+
+/// Adds what threads wait for, and where most.
+pub fn waits(page: &mut Page, report: &Report, from: &Point, to: &Point) {
+    let (before, after) = (by_cause(report, from), by_cause(report, to));
+    if after.is_empty() {
+        return;
+    }
+    page.words("h2", "What threads wait for");
+    let rows = after.iter().map(|(waits, (seconds, sites))| {
+        let most = sites.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(site, _)| site.clone());
+        let before = before.get(waits).map_or(0.0, |(seconds, _)| *seconds);
+        vec![
+            waits.words().to_owned(),
+            duration(before),
+            duration(*seconds),
+            most.unwrap_or_default(),
+        ]
+    });
+    let (few, many) = (from.nr_cpus, to.nr_cpus);
+    let columns = [
+        "for",
+        &format!("threads’ time for each {} on {few}", report.study.unit),
+        &format!("on {many}"),
+        "most of it in",
+    ];
+    page.table(&columns, rows);
+}
+
+/// Seconds that threads waited for each unit, mean over the runs, and by the function that does.
+fn by_cause(report: &Report, point: &Point) -> BTreeMap<Waits, (f64, BTreeMap<String, f64>)> {
+    let mut table: BTreeMap<Waits, (f64, BTreeMap<String, f64>)> = BTreeMap::new();
+    for run in &point.runs {
+        for cost in run.profile.iter().flat_map(|profile| &profile.costs) {
+            let Some(waits) = cost.waits.filter(|_| cost.waited_s > 0.0) else { continue };
+            let seconds = cost.waited_s / run.units / point.runs.len() as f64;
+            let (all, sites) = table.entry(waits).or_default();
+            *all += seconds;
+            *sites.entry(site(report.study.stack(cost))).or_default() += seconds;
         }
     }
     table
