@@ -6,7 +6,7 @@ use quartier_model::Frame;
 use serde::{Deserialize, Serialize};
 
 use super::names::{Waits, is_kernel_lock, is_lock, is_plumbing, kernel_entry};
-use super::study::{Cost, Point, Study};
+use super::study::{Cost, Point, Sharing, Study};
 
 /// Who may be the culprit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -38,6 +38,8 @@ const SERIAL_LOOKS_MIN: u64 = 5;
 pub struct Suspects {
     /// Variables that threads wait for as for a lock.
     locks: BTreeSet<String>,
+    /// Functions that wait for locks.
+    lock_sites: BTreeSet<String>,
     /// The lock that a function takes most, for looks that do not show which.
     lock_of: BTreeMap<String, String>,
     /// The contexts that are serial: functions from the outermost.
@@ -50,10 +52,11 @@ impl Suspects {
     pub fn of(study: &Study, point: &Point) -> Self {
         let profiles = || point.runs.iter().filter_map(|run| run.profile.as_ref());
         let costs = || profiles().flat_map(|profile| &profile.costs);
-        let waits = costs().filter(|cost| cost.waits == Some(Waits::Lock));
-        let locks = waits.filter_map(|cost| study.objects.get(cost.object? as usize)).cloned();
+        let waits = || costs().filter(|cost| cost.waits == Some(Waits::Lock));
+        let locks = waits().filter_map(|cost| study.objects.get(cost.object? as usize)).cloned();
         Self {
             locks: locks.collect(),
+            lock_sites: waits().map(|cost| site(study.stack(cost))).collect(),
             lock_of: locks_by_site(study, costs()),
             serial: serial(study, costs()),
         }
@@ -75,12 +78,7 @@ impl Suspects {
     fn running(&self, study: &Study, cost: &Cost) -> Suspect {
         let site = site(study.stack(cost));
         let object = cost.object.and_then(|at| study.objects.get(at as usize));
-        let takes_lock =
-            study.stack(cost).rev().take_while(|frame| is_plumbing(frame)).any(is_lock);
-        // Of functions without names that take or release a lock, the word tells.
-        let is_lock_word = object.is_some_and(|object| self.locks.contains(object));
-        let waits = cost.waits.is_some() && !study.stack(cost).any(is_kernel_lock);
-        if takes_lock || is_lock_word || waits {
+        if self.is_of_lock(study, cost, &site, object) {
             let lock = object.or_else(|| self.lock_of.get(&site));
             return lock.map_or(Suspect::LockIn(site), |lock| Suspect::Lock(lock.clone()));
         }
@@ -88,6 +86,24 @@ impl Suspects {
             Some(entry) => Suspect::Kernel(entry, site),
             None => Suspect::Code(site_or_leaf(study, cost, site), object.cloned()),
         }
+    }
+
+    /// Whether it is spent on taking, waiting for or releasing a lock of the program's.
+    fn is_of_lock(&self, study: &Study, cost: &Cost, site: &str, object: Option<&String>) -> bool {
+        let stack = || study.stack(cost);
+        if cost.waits.is_some() {
+            return !stack().any(is_kernel_lock);
+        }
+        if stack().rev().take_while(|frame| is_plumbing(frame)).any(is_lock) {
+            return true;
+        }
+        // Of functions without names the word tells; and of a word without a name, that who comes here waits for
+        // locks too.
+        let is_in_library =
+            cost.sharing == Some(Sharing::Word) && stack().next_back().is_some_and(is_plumbing);
+        let is_in_futex = || kernel_entry(stack()).is_some_and(|entry| entry.contains("futex"));
+        object.is_some_and(|object| self.locks.contains(object))
+            || self.lock_sites.contains(site) && (is_in_library || is_in_futex())
     }
 
     fn beside_idle(&self, study: &Study, cost: &Cost) -> Suspect {

@@ -131,10 +131,13 @@ mod x86 {
 mod tests {
     use super::*;
 
+    /// Address, atomic, written.
+    type Accessed = (u64, bool, bool);
+
     #[test]
     fn operands_are_resolved_with_the_registers_behind_the_instruction() {
         let registers = Registers::default().with(0, 0x1000).with(2, 3).with(5, 0x2000);
-        let cases: [(&[u8], Option<(u64, bool, bool)>); 8] = [
+        let cases: [(&[u8], Option<Accessed>); 8] = [
             // lock add qword [rip+0x100], 5; at 0x4001 after a nop, 9 bytes long
             (&[0x90, 0xf0, 0x48, 0x83, 0x05, 0, 1, 0, 0, 5], Some((0xb10a, true, true))),
             // lock cmpxchg [rdi], edx
