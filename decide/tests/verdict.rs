@@ -1,6 +1,6 @@
 //! Verdicts on made-up runs whose culprit is known: what threads did, moment by moment.
 
-use quartier_decide::verdict::{Class, Outcome, Point, Run, Study, Verdict, fold};
+use quartier_decide::verdict::{Class, Comparison, Outcome, Point, Run, Study, Verdict, fold};
 use quartier_model::{Event, Frame, Happening, KERNEL_MODULE, Recording, Touch};
 
 /// A look of the clock: every millisecond.
@@ -212,6 +212,70 @@ fn a_lock_is_charged_with_the_idle_cpus_of_those_who_wait_for_it() {
         at_ns
     });
     assert_eq!(only(&verdict), (Some(Class::Lock), "add", Some("total")));
+}
+
+#[test]
+fn a_lock_is_found_by_looks_where_waits_are_not_seen() {
+    let verdict = judge(|story, nr_cpus, looks| {
+        story.0.is_user_only = true;
+        let each = looks / u64::from(nr_cpus);
+        for tid in 1..=nr_cpus {
+            story.add(0, tid, Happening::Came);
+            if tid > 1 {
+                story.add(1, tid, Happening::Left { is_preempted: false });
+            }
+        }
+        let mut at_ns = 2;
+        for tid in 1..=nr_cpus {
+            at_ns = story.runs(tid, at_ns, each, COMPUTE, None);
+            story.add(at_ns, tid, Happening::Left { is_preempted: false });
+        }
+        // One thread has the lock, the others are seen waiting for it; so is, by a stale look, who runs.
+        let word = Some(Touch { address: WORD, object: Some(0), is_atomic: true, is_write: true });
+        for look_ns in (0..at_ns).step_by(10 * LOOK_NS as usize) {
+            for tid in 1..=nr_cpus {
+                story.add(
+                    look_ns + 3,
+                    tid,
+                    Happening::Asleep { stack: LOCKED, word, is_locked: true },
+                );
+            }
+        }
+        at_ns
+    });
+    assert_eq!(only(&verdict), (Some(Class::Lock), "add", Some("total")));
+}
+
+#[test]
+fn a_change_is_told_by_its_ratio_and_by_who_is_gone() {
+    let study = |slower: u64| {
+        let mut study = Study { unit: "unit".to_owned(), ..Study::default() };
+        for nr_cpus in [1, 4] {
+            let runs = [400, 404, 396].map(|looks| {
+                let mut story = Story::new();
+                let each = looks / u64::from(nr_cpus) * if nr_cpus > 1 { slower } else { 1 };
+                let ends = (1..=nr_cpus).map(|tid| story.runs(tid, 0, each, COUNT, Some(WORD)));
+                let ends_ns = ends.max().unwrap();
+                story.run(&mut study, nr_cpus, ends_ns)
+            });
+            study.points.push(Point { nr_cpus, cpus: String::new(), runs: runs.to_vec() });
+        }
+        study
+    };
+    let (before, after) = (study(3), study(1));
+    let comparison = Comparison::of(&before, &after);
+    assert_eq!(
+        comparison.points.iter().map(|point| point.is_changed).collect::<Vec<_>>(),
+        [false, true]
+    );
+    assert!(
+        comparison.sentences[0].contains("3.00 times")
+            && comparison.sentences[0].ends_with("more.")
+    );
+    let says = |what: &str| comparison.sentences.iter().any(|sentence| sentence.contains(what));
+    assert!(says("Gone: bouncing line in `count`, `total`"), "{comparison:#?}");
+    let same = Comparison::of(&before, &before);
+    assert!(same.sentences[0].contains("no difference") && !same.points[1].is_changed);
 }
 
 #[test]

@@ -105,10 +105,14 @@ impl Verdict {
             Ok((lost, from, to)) => {
                 verdict.lost = Some(lost);
                 verdict.outcome = outcome(&lost);
-                if verdict.outcome == Outcome::Loses && is_excused(study, &lost, from, to) {
+                let is_excused =
+                    verdict.outcome == Outcome::Loses && is_excused(study, &lost, from, to);
+                if is_excused {
                     verdict.outcome = Outcome::Unknown;
+                    verdict.sentences.push(excuse(&lost));
+                } else {
+                    verdict.sentences.push(headline(&lost, verdict.outcome, study));
                 }
-                verdict.sentences.push(headline(&lost, verdict.outcome, study));
                 if verdict.outcome == Outcome::Loses {
                     verdict.name(study, &lost, from, to);
                 }
@@ -200,6 +204,14 @@ fn is_excused(study: &Study, lost: &Lost, from: &Point, to: &Point) -> bool {
     lost.per_unit_s.by() - excused < LOST_MIN * lost.per_unit_s.to
 }
 
+fn excuse(lost: &Lost) -> String {
+    format!(
+        "On {} CPUs {:.0} % of the CPU time passed while CPUs waited for threads that others on this machine may have \
+         held up: a quieter machine tells whether it is lost.",
+        lost.to_cpus, lost.percent
+    )
+}
+
 fn headline(lost: &Lost, outcome: Outcome, study: &Study) -> String {
     let Lost { from_cpus, to_cpus, per_unit_s, percent } = lost;
     let error = 100.0 * per_unit_s.error / per_unit_s.to;
@@ -245,10 +257,8 @@ fn grown(
         .filter(|(suspect, _)| !matches!(suspect, Suspect::Waits(Waits::Others | Waits::Lock)))
         .filter_map(|(suspect, costs)| {
             let grown = growth(before.get(suspect).unwrap_or(&nothing), costs, look)?;
-            // A thread that others hold up comes last though its part is no larger.
-            let by_chance = if let Suspect::Uneven(_) = suspect { stolen } else { 0.0 };
-            let least = (SHARE_MIN * lost.per_unit_s.by()).max(by_chance);
-            (grown.by() >= least).then_some((suspect, grown))
+            // Who costs less than that in all explains nothing, however it grew.
+            (grown.to >= SHARE_MIN * lost.per_unit_s.by()).then_some((suspect, grown))
         })
         .collect();
     // Holm: the least probable of n must be n times as improbable, the next n − 1 times, and so on.
@@ -258,7 +268,12 @@ fn grown(
         .iter()
         .enumerate()
         .take_while(|(at, (_, grown))| grown.p * (nr - at) as f64 <= CHANCE_MAX);
-    let mut culprits: Vec<_> = certain
+    let counts = certain.filter(|(_, (suspect, grown))| {
+        // A thread that others hold up comes last though its part is no larger.
+        let by_chance = if let Suspect::Uneven(_) = suspect { stolen } else { 0.0 };
+        grown.by() >= (SHARE_MIN * lost.per_unit_s.by()).max(by_chance)
+    });
+    let mut culprits: Vec<_> = counts
         .map(|(_, (suspect, grown))| {
             Evidence::of(study, suspects, suspect, to).culprit(suspect, *grown, lost)
         })
