@@ -28,5 +28,6 @@ pub mod dqdt;
 pub mod policy;
 pub mod reporter;
 mod sync;
+pub mod verdict;
 
 pub use balancer::{Balancer, Seen, Wish};

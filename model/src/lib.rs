@@ -11,6 +11,7 @@ mod ids;
 mod kernel;
 mod machine;
 mod plan;
+mod profile;
 mod snapshot;
 mod synthetic;
 mod units;
@@ -27,6 +28,7 @@ pub use machine::{
     NODES_MAX, Node, Origin, Package, Provenance, check_name,
 };
 pub use plan::{Factors, Intensity, Kind, Left, Outcome, Pages, Plan, Refusal, Step, Trigger, Why};
+pub use profile::{Event, Frame, Happening, KERNEL_MODULE, Recording, Touch};
 pub use snapshot::{NodeSeen, PerNode, ProcessSeen, Snapshot, Standing, Task, TaskId, ThreadSeen};
 pub use synthetic::{SyntheticError, SyntheticSpec};
 pub use units::{Bytes, Capacity, Distance, Nanos, ParseBytesError};

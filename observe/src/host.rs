@@ -78,6 +78,17 @@ impl Host {
         }
     }
 
+    /// The text of a file of the kernel's that may be of any size; `None` when it cannot be read.
+    pub(crate) fn read_large(&self, path: &str) -> Option<String> {
+        match &self.source {
+            Source::Gathered(gathered) => gathered.file(path).map(str::to_owned),
+            Source::Live | Source::Root { .. } => {
+                let bytes = std::fs::read(self.full_path(path)).ok()?;
+                Some(String::from_utf8_lossy(&bytes).into_owned())
+            }
+        }
+    }
+
     pub(crate) fn read_required(&self, path: &str, remedy: &'static str) -> Result<String> {
         self.read(path)?.ok_or_else(|| self.missing(path, remedy))
     }

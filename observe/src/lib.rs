@@ -27,6 +27,7 @@ mod machine;
 mod nodes;
 mod parse;
 mod process;
+pub mod profile;
 pub mod tasks;
 mod thread;
 mod totals;

@@ -1,0 +1,113 @@
+//! The report as one page: nothing in it is fetched, and nothing in it runs.
+
+mod chart;
+mod flame;
+mod page;
+mod profiles;
+
+use quartier_decide::verdict::{Culprit, Point, Run};
+
+use super::report::Report;
+use super::text::duration;
+use chart::{Chart, Mark, Series};
+use page::{Page, escape};
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let mut page = Page::default();
+    page.words("h1", &format!("What stops `{}` from scaling", report.command.join(" ")));
+    for sentence in &report.verdict.sentences {
+        page.words("p", sentence);
+    }
+    page.raw(&format!("<div class=\"pair\">{}{}</div>", throughput(report), time(report)));
+    culprits(&mut page, report);
+    if let (Some(from), Some(to)) = ends(report) {
+        profiles::side_by_side(&mut page, report, from, to);
+        profiles::waits(&mut page, report, from, to);
+        flame::difference(&mut page, report, from, to);
+    }
+    let notes: Vec<_> = report.verdict.notes.iter().chain(&report.complaints).collect();
+    if !notes.is_empty() {
+        page.words("h2", "Notes");
+        notes.into_iter().for_each(|note| page.words("p", note));
+    }
+    page.finish(report)
+}
+
+/// The points that are compared.
+fn ends(report: &Report) -> (Option<&Point>, Option<&Point>) {
+    let mut points = report.study.points.iter().filter(|point| !point.runs.is_empty());
+    (points.next(), points.next_back())
+}
+
+fn series(
+    report: &Report,
+    name: &str,
+    class: &'static str,
+    of: impl Fn(&Point, &Run) -> f64,
+) -> Series {
+    let marks = report.study.points.iter().filter(|point| !point.runs.is_empty()).map(|point| {
+        let values: Vec<_> = point.runs.iter().map(|run| of(point, run)).collect();
+        Mark::of(f64::from(point.nr_cpus), &values)
+    });
+    Series { name: name.to_owned(), class, marks: marks.collect() }
+}
+
+fn throughput(report: &Report) -> String {
+    let measured = series(report, "measured", "s0", |_, run| run.throughput());
+    let first = measured.marks.first().map(|mark| mark.middle / mark.x);
+    let ideal = measured.marks.iter().filter_map(|mark| Some(Mark::of(mark.x, &[first? * mark.x])));
+    let ideal =
+        Series { name: "if nothing were lost".to_owned(), class: "s3", marks: ideal.collect() };
+    let chart = Chart {
+        title: format!("Throughput: {} each second", report.study.unit),
+        series: vec![ideal, measured],
+    };
+    chart.draw(super::text::amount)
+}
+
+fn time(report: &Report) -> String {
+    let chart = Chart {
+        title: format!("CPU time for each {}", report.study.unit),
+        series: vec![
+            series(report, "user", "s0", |_, run| run.user_s / run.units),
+            series(report, "kernel", "s1", |_, run| run.kernel_s / run.units),
+            series(report, "idle", "s2", |point, run| run.idle_s(point.nr_cpus) / run.units),
+        ],
+    };
+    chart.draw(duration)
+}
+
+fn culprits(page: &mut Page, report: &Report) {
+    let all: Vec<&Culprit> =
+        report.verdict.culprits.iter().chain(&report.verdict.undetermined).collect();
+    if all.is_empty() {
+        return;
+    }
+    page.words("h2", "What grew");
+    let rows = all.into_iter().map(|culprit| {
+        let Culprit { class, function, line, object, context, per_unit_s, .. } = culprit;
+        let line = line.as_ref().map_or_else(String::new, |line| format!(" ({line})"));
+        vec![
+            class.map_or("cause not seen", |class| class.name()).to_owned(),
+            format!("{function}{line}"),
+            object.clone().unwrap_or_else(|| "–".to_owned()),
+            format!("{:.0} % ±{:.0}", culprit.share_percent, culprit.share_error_percent),
+            format!("{} → {}", duration(per_unit_s.from), duration(per_unit_s.to)),
+            format!("{:.0e}", per_unit_s.p),
+            context.join(" → "),
+            class.map_or(String::new(), |class| class.cure().to_owned()),
+        ]
+    });
+    let columns =
+        ["class", "function", "object", "of the loss", "each unit", "p", "where", "known cure"];
+    page.table(&columns, rows);
+    page.raw(&format!(
+        "<p class=\"more\">p: how probable such growth is by chance (Welch’s t over the runs, with the error of \
+         sampling; names are corrected for their number). {}</p>",
+        escape("Idle CPUs are charged to the locks that are waited for, then to what runs meanwhile.")
+    ));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! One run: started on its CPUs, profiled, and what it took.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use quartier_act::start_on;
+use quartier_decide::verdict::Run;
+use quartier_model::{CpuList, Recording};
+use quartier_observe::Host;
+use quartier_observe::profile::{Profiler, Unprofiled};
+
+use super::metric::Metric;
+
+/// Of what a command prints, this much of the end is looked through.
+const PRINTED_MAX: u64 = 16 << 20;
+
+/// What to run.
+#[derive(Debug)]
+pub struct Measured<'a> {
+    pub host: &'a Host,
+    /// All of the machine's: a command may leave those that it was given.
+    pub online: &'a CpuList,
+    pub cpus: &'a CpuList,
+    pub command: &'a [OsString],
+    pub metric: &'a Metric,
+    /// `None`: not profiled.
+    pub hertz: Option<u32>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    pub run: Run,
+    pub recording: Option<Recording>,
+    /// What of it counts; `None`: all.
+    pub window_ns: Option<(u64, u64)>,
+    /// Why there is no recording.
+    pub unprofiled: Option<Unprofiled>,
+    /// What limits what is said.
+    pub complaint: Option<String>,
+}
+
+impl Measured<'_> {
+    /// Runs it; the error is a sentence's end, on what happened on these CPUs.
+    pub fn run(&self) -> Result<Outcome, String> {
+        // A thread of its own: what it opens and sets is inherited by what it starts, and ends with it.
+        std::thread::scope(|scope| scope.spawn(|| self.start()).join())
+            .unwrap_or_else(|_| Err("could not be followed".to_owned()))
+    }
+
+    fn start(&self) -> Result<Outcome, String> {
+        let opened = self.hertz.map(|hertz| Profiler::open(self.host, self.online, hertz));
+        let (profiler, unprofiled) = match opened {
+            Some(Ok(profiler)) => (Some(profiler), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        let (mut command, printed) = self.command(self.command)?;
+        let before = usage()?;
+        let began = Instant::now();
+        let mut child = start_on(&mut command, self.cpus)
+            .map_err(|error| format!("could not be started: {error}"))?;
+        let (recording, status, wall_s) = std::thread::scope(|scope| {
+            let (running, ended) = channel();
+            let recorder = profiler
+                .map(|profiler| scope.spawn(move || profiler.record(Path::new("/"), &ended)));
+            let status = child.wait();
+            let wall_s = began.elapsed().as_secs_f64();
+            drop(running);
+            (recorder.and_then(|recorder| recorder.join().ok()), status, wall_s)
+        });
+        let after = usage()?;
+        let printed =
+            text(printed).map_err(|error| format!("its output cannot be read: {error}"))?;
+        check(status.map_err(|error| format!("could not be waited for: {error}"))?, &printed)?;
+        let units = self.metric.units(&printed, wall_s)?;
+        let run = run(units, wall_s, &before, &after);
+        Ok(Outcome { run, recording, window_ns: None, unprofiled, complaint: None })
+    }
+
+    /// A command with its words filled in, and the file that it prints to.
+    pub fn command(&self, words: &[OsString]) -> Result<(Command, File), String> {
+        let unkept = |error: std::io::Error| format!("says what cannot be kept: {error}");
+        let printed = tempfile::tempfile().map_err(unkept)?;
+        let nr_cpus = self.cpus.len().to_string();
+        let mut words = words.iter().map(|word| match word.to_str() {
+            Some(text) => text.replace("{cpus}", &nr_cpus).into(),
+            None => word.clone(),
+        });
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).env("QUARTIER_CPUS", &nr_cpus).stdin(Stdio::null());
+        command.stdout(Stdio::from(printed.try_clone().map_err(unkept)?));
+        command.stderr(Stdio::from(printed.try_clone().map_err(unkept)?));
+        Ok((command, printed))
+    }
+}
+
+/// Of everything that has ended and was waited for.
+pub fn usage() -> Result<Usage, String> {
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_err(|errno| format!("used an unknown time: getrusage: {errno}"))
+}
+
+/// CPU time.
+pub fn cpu_s(usage: &Usage) -> f64 {
+    seconds(usage.user_time()) + seconds(usage.system_time())
+}
+
+fn seconds(time: TimeVal) -> f64 {
+    time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
+}
+
+fn run(units: f64, wall_s: f64, before: &Usage, after: &Usage) -> Run {
+    let since = |of: fn(&Usage) -> i64| u64::try_from(of(after) - of(before)).unwrap_or_default();
+    Run {
+        units,
+        wall_s,
+        user_s: seconds(after.user_time()) - seconds(before.user_time()),
+        kernel_s: seconds(after.system_time()) - seconds(before.system_time()),
+        nr_waits: since(Usage::voluntary_context_switches),
+        nr_preemptions: since(Usage::involuntary_context_switches),
+        nr_faults: Some(since(Usage::minor_page_faults) + since(Usage::major_page_faults)),
+        nr_disk_faults: Some(since(Usage::major_page_faults)),
+        profile: None,
+    }
+}
+
+/// What is wrong with how it ended, if anything is.
+pub fn check(status: ExitStatus, printed: &str) -> Result<(), String> {
+    if status.success() {
+        return Ok(());
+    }
+    let last = printed.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let said = last.map_or_else(String::new, |line| {
+        let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
+        format!(", and the last it said was `{line}`")
+    });
+    Err(format!("failed ({status}){said}"))
+}
+
+/// The end of a file.
+pub fn text(mut file: File) -> std::io::Result<String> {
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(PRINTED_MAX)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,213 @@
+//! `quartier scale`.
+
+mod diff;
+mod html;
+mod measure;
+mod metric;
+mod report;
+mod serve;
+mod sweep;
+mod text;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use quartier_act::affinity_of;
+use quartier_decide::verdict::{Order, Outcome, cpu_order, default_counts};
+use quartier_observe::Host;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::numbers::number;
+use crate::output::Output;
+use crate::topo::source::{is_dash, print};
+use metric::Metric;
+use report::Report;
+use sweep::{Load, Sweep};
+
+const EXAMPLES: &str = "\
+Examples:
+  quartier scale -- ./simulation --threads {cpus} input.dat
+      A job that is the same each time, on 1, 2, 4, … CPUs; {cpus} becomes how many
+  quartier scale --cpus 1,8,16 --order spread --repeat 7 -- ./job
+      On these, one of each node first, each seven times
+  quartier scale --metric 'processed ([0-9]+)' -- ./worker --seconds 5
+      Work is what the program says it did; --rate for one that says how much each second
+  quartier scale --rate '([0-9.]+) requests' --serve 'redis-server --port 7777' \\
+      --load 'redis-benchmark -q -p 7777 -t get -n 200000'
+      A server under load: it gets the CPUs that are counted, the load the others
+  quartier scale --json report.json --html report.html -- make -j{cpus}
+  quartier scale diff before.json after.json
+
+The command finds how many CPUs it has in its affinity (nproc), in {cpus} and in $QUARTIER_CPUS.
+Runs of different CPU counts take turns, so what drifts in the machine drifts over all of them.
+
+Exit status: 0 if there is a verdict, also that nothing is lost; 1 if the runs do not tell;
+2 if the sweep could not be done.";
+
+/// Options of `quartier scale`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command_of: Option<Subcommand>,
+    /// CPU counts to run on [default: 1, 2, 4, … and all]
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', allow_negative_numbers = true, value_parser = number(1..=8192u32))]
+    cpus: Vec<u32>,
+    /// Which CPUs come first: those that fill a core, cache, node (pack), or one of each (spread)
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "pack")]
+    order: OrderOption,
+    /// Use every hardware thread of a core, not only the first
+    #[arg(long)]
+    smt: bool,
+    /// Runs at each CPU count
+    #[arg(long, value_name = "N", default_value = "5", allow_negative_numbers = true, value_parser = number(1..=1000u32))]
+    repeat: u32,
+    /// The command prints how much work it did: the first group of this regular expression, the last time it matches
+    #[arg(long, value_name = "REGEX", conflicts_with = "rate")]
+    metric: Option<String>,
+    /// The command prints how much work it did each second, likewise
+    #[arg(long, value_name = "REGEX")]
+    rate: Option<String>,
+    /// The program is a server: started on the CPUs that are counted, loaded from the others, and ended
+    #[arg(long, value_name = "CMD", requires = "load", conflicts_with = "command")]
+    serve: Option<String>,
+    /// What loads the server: once to warm it up (or until it answers), and once to measure
+    #[arg(long, value_name = "CMD", requires = "serve")]
+    load: Option<String>,
+    /// Looks at running code each second on each CPU
+    #[arg(long, value_name = "HERTZ", default_value = "499", allow_negative_numbers = true, value_parser = number(1..=10_000u32))]
+    frequency: u32,
+    /// Measure only, name nothing
+    #[arg(long)]
+    no_profile: bool,
+    /// Write the report as JSON, with all that the verdict follows from (-: to the terminal or pipe, instead of text)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report as a page: figures, profiles side by side, a differential flame graph
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Of resampling, where confidence comes from that [default: random, and said]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0..=u64::MAX))]
+    seed: Option<u64>,
+    /// The command
+    #[arg(value_name = "CMD", required_unless_present = "serve", last = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// Compare two reports: before a change, and after it
+    Diff(diff::Args),
+}
+
+/// `--order`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OrderOption {
+    /// A core, a cache, a node is full before the next one is begun
+    Pack,
+    /// Of what is least used each time
+    Spread,
+}
+
+impl Args {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(Subcommand::Diff(args)) = self.command_of {
+            return args.run();
+        }
+        let json = self.json.as_deref().filter(|path| !is_dash(path)).map(Output::open);
+        let json = json.transpose()?;
+        let html = self.html.as_deref().map(Output::open).transpose()?;
+        let sweep = self.sweep()?;
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None => random_seed()?,
+        };
+        let report = Report::new(sweep.run()?, &sweep.command, seed);
+        let text = serde_json::to_string_pretty(&report)? + "\n";
+        if let Some(html) = html {
+            html.write(&html::page(&report))?;
+        }
+        match json {
+            Some(file) => file.write(&text)?,
+            None if self.json.is_some() => print(&text)?,
+            None => {}
+        }
+        if self.json.as_deref().is_none_or(|path| !is_dash(path)) {
+            print(&text::print(&report))?;
+        }
+        Ok(match report.verdict.outcome {
+            Outcome::Scales | Outcome::Loses => ExitCode::SUCCESS,
+            Outcome::Unknown => ExitCode::FAILURE,
+        })
+    }
+
+    fn sweep(&self) -> anyhow::Result<Sweep> {
+        let host = Host::live();
+        let machine = host.machine()?;
+        let Some(allowed) = affinity_of(0) else {
+            bail!(
+                "the CPUs that may be used are not known: the kernel does not say this process's affinity"
+            );
+        };
+        let order = match self.order {
+            OrderOption::Pack => Order::Pack,
+            OrderOption::Spread => Order::Spread,
+        };
+        let cpus = cpu_order(&machine, &allowed, order, self.smt);
+        let nr_cpus = cpus.len() as u32;
+        let mut counts =
+            if self.cpus.is_empty() { default_counts(nr_cpus) } else { self.cpus.clone() };
+        counts.sort_unstable();
+        counts.dedup();
+        if let Some(many) = counts.iter().find(|count| **count > nr_cpus) {
+            let smt = if self.smt { "" } else { ", or --smt to count hardware threads too" };
+            bail!(
+                "{many} CPUs are more than the {nr_cpus} that may be used here: give --cpus at most {nr_cpus}{smt}"
+            );
+        }
+        if counts.len() < 2 {
+            bail!(
+                "scaling is seen between two CPU counts, and this is one: give --cpus two, on a machine (or in an \
+                 affinity) of two CPUs or more"
+            );
+        }
+        let metric = match (&self.metric, &self.rate) {
+            (Some(regex), _) => Metric::count(regex)?,
+            (None, Some(regex)) => Metric::rate(regex)?,
+            (None, None) => Metric::Job,
+        };
+        let load = self.load.as_deref().map(|load| serve::words("--load", load)).transpose()?;
+        let load = load.map(|command| Load { command, cpus: allowed });
+        Ok(Sweep {
+            host,
+            online: machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.os_id.0).collect(),
+            sets: counts
+                .iter()
+                .map(|count| cpus[..*count as usize].iter().copied().collect())
+                .collect(),
+            repeat: self.repeat,
+            metric,
+            hertz: (!self.no_profile).then_some(self.frequency),
+            command: self.server()?,
+            load,
+        })
+    }
+}
+
+impl Args {
+    /// What is measured: the command, or the server.
+    fn server(&self) -> anyhow::Result<Vec<OsString>> {
+        match &self.serve {
+            Some(serve) => serve::words("--serve", serve),
+            None => Ok(self.command.clone()),
+        }
+    }
+}
+
+fn random_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}

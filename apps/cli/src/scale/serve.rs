@@ -1,0 +1,235 @@
+//! One run of a server under load: the server on the CPUs that are counted, the load elsewhere; what is profiled is the
+//! server, while the load runs.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Child;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use quartier_act::start_on;
+use quartier_decide::verdict::Run;
+use quartier_model::{CpuList, Happening, Recording};
+use quartier_observe::profile::Profiler;
+use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::register_usize;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::measure::{self, Measured, Outcome};
+
+/// A server answers within this time, or is none.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Between attempts.
+const ASKED_EVERY: Duration = Duration::from_millis(200);
+/// From being asked to end to being made to.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// A load generator that uses more of its CPUs is taken for the limit.
+const LOAD_BUSY_MAX: f64 = 0.9;
+
+/// What to run: `server` is measured, under this load.
+#[derive(Debug)]
+pub struct Served<'a> {
+    pub server: Measured<'a>,
+    pub load: &'a [OsString],
+    pub load_cpus: &'a CpuList,
+}
+
+/// A server that runs.
+struct Server {
+    child: Child,
+    /// Dropped when it has ended.
+    running: Sender<()>,
+}
+
+impl Served<'_> {
+    /// Runs it; the error is a sentence's end.
+    pub fn run(&self) -> Result<Outcome, String> {
+        let interrupted = interrupted()?;
+        // Whatever the thread starts that opens the profile is profiled: so the load is started by this one.
+        std::thread::scope(|scope| {
+            let (tell, told) = channel();
+            let recorder = scope.spawn(move || self.serve(&tell));
+            let Ok(server) = told.recv() else {
+                // It says why in the end.
+                return match recorder.join() {
+                    Ok(Err(why)) => Err(why),
+                    _ => Err("could not be followed".to_owned()),
+                };
+            };
+            let mut server: Server = server;
+            let loaded = self.load(&mut server);
+            let ended = end(&mut server.child);
+            drop(server.running);
+            let recording = recorder.join().map_err(|_| "could not be followed".to_owned())??;
+            // Now that the server is gone, whoever asked us to end is obeyed.
+            if let signal @ 1.. = interrupted.load(Ordering::Relaxed) {
+                let _ = emulate_default_handler(signal as i32);
+            }
+            let loaded = loaded?;
+            ended?;
+            Ok(loaded.outcome(recording))
+        })
+    }
+
+    fn serve(&self, tell: &Sender<Server>) -> Result<Recording, String> {
+        let Measured { host, online, cpus, hertz, .. } = self.server;
+        let hertz =
+            hertz.ok_or("is not profiled, and what a server takes is known by profile only")?;
+        let profiler = Profiler::open(host, online, hertz)
+            .map_err(|why| format!("could not be measured, because {why}"))?;
+        let (mut command, _printed) = self.server.command(self.server.command)?;
+        command.process_group(0);
+        let child = start_on(&mut command, cpus)
+            .map_err(|error| format!("could not be started: {error}"))?;
+        let (running, ended): (_, Receiver<()>) = channel();
+        tell.send(Server { child, running }).map_err(|_| "could not be followed".to_owned())?;
+        Ok(profiler.record(Path::new("/"), &ended))
+    }
+
+    /// Warms up until the load succeeds, and measures it then.
+    fn load(&self, server: &mut Server) -> Result<Loaded, String> {
+        let began = Instant::now();
+        loop {
+            match self.load_once() {
+                Ok(_) => break,
+                Err(why) if began.elapsed() > READY_WITHIN => {
+                    return Err(format!(
+                        "was not ready within {} s: the load {why}",
+                        READY_WITHIN.as_secs()
+                    ));
+                }
+                Err(_) => std::thread::sleep(ASKED_EVERY),
+            }
+            if interrupted()?.load(Ordering::Relaxed) > 0 {
+                return Err("was interrupted".to_owned());
+            }
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(format!(
+                    "ended before its load did ({status}): is its address in use?"
+                ));
+            }
+        }
+        self.load_once().map_err(|why| format!("was ready, but then the load {why}"))
+    }
+
+    fn load_once(&self) -> Result<Loaded, String> {
+        let (mut command, printed) = self.server.command(self.load)?;
+        let before = measure::usage()?;
+        let (began, from_ns) = (Instant::now(), now_ns());
+        let mut child: Child = start_on(&mut command, self.load_cpus)
+            .map_err(|error| format!("could not be started: {error}"))?;
+        let status = child.wait().map_err(|error| format!("could not be waited for: {error}"))?;
+        let (wall_s, to_ns) = (began.elapsed().as_secs_f64(), now_ns());
+        let used = measure::cpu_s(&measure::usage()?) - measure::cpu_s(&before);
+        let printed =
+            measure::text(printed).map_err(|error| format!("said what cannot be read: {error}"))?;
+        measure::check(status, &printed)?;
+        let units = self.server.metric.units(&printed, wall_s)?;
+        let busy = used / (wall_s * self.load_cpus.len().max(1) as f64);
+        Ok(Loaded { units, wall_s, window_ns: (from_ns, to_ns), busy })
+    }
+}
+
+/// A load that has ended.
+struct Loaded {
+    units: f64,
+    wall_s: f64,
+    window_ns: (u64, u64),
+    /// Of its CPUs.
+    busy: f64,
+}
+
+impl Loaded {
+    fn outcome(self, recording: Recording) -> Outcome {
+        let (from_ns, to_ns) = self.window_ns;
+        let left = |is_preempted| {
+            let during =
+                recording.events.iter().filter(|event| (from_ns..to_ns).contains(&event.at_ns));
+            during.filter(|event| event.what == Happening::Left { is_preempted }).count() as u64
+        };
+        let run = Run {
+            units: self.units,
+            wall_s: self.wall_s,
+            // Of what runs on, the profile says it.
+            user_s: 0.0,
+            kernel_s: 0.0,
+            nr_waits: left(false),
+            nr_preemptions: left(true),
+            nr_faults: None,
+            nr_disk_faults: None,
+            profile: None,
+        };
+        let complaint = (self.busy > LOAD_BUSY_MAX).then(|| {
+            format!(
+                "the load generator used {:.0} % of its CPUs, so it may be the limit: give it more, or a faster one",
+                100.0 * self.busy
+            )
+        });
+        Outcome {
+            run,
+            recording: Some(recording),
+            window_ns: Some(self.window_ns),
+            unprofiled: None,
+            complaint,
+        }
+    }
+}
+
+/// Asks the server and all that it started to end, and makes them after a while.
+fn end(server: &mut Child) -> Result<(), String> {
+    let Some(group) = Pid::from_raw(server.id() as i32) else { return Ok(()) };
+    let began = Instant::now();
+    let _ = kill_process_group(group, Signal::TERM);
+    while began.elapsed() < ENDS_WITHIN {
+        if let Ok(Some(_)) = server.try_wait() {
+            // Whoever it left behind.
+            let _ = kill_process_group(group, Signal::KILL);
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = kill_process_group(group, Signal::KILL);
+    server.wait().map(|_| ()).map_err(|error| format!("could not be ended: {error}"))
+}
+
+/// The signal that asks us to end, once one came: a server in a process group of its own does not get it.
+fn interrupted() -> Result<Arc<AtomicUsize>, String> {
+    static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+    if let Some(signal) = SIGNAL.get() {
+        return Ok(signal.clone());
+    }
+    let signal = SIGNAL.get_or_init(Arc::default);
+    for number in [SIGINT, SIGTERM, SIGHUP] {
+        register_usize(number, signal.clone(), number as usize)
+            .map_err(|error| format!("could not be kept from being left behind: {error}"))?;
+    }
+    Ok(signal.clone())
+}
+
+/// By the clock that recordings have.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The load's words, as a shell would read them.
+pub fn words(option: &str, text: &str) -> anyhow::Result<Vec<OsString>> {
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    let words = words.ok_or_else(|| {
+        anyhow::anyhow!(
+            "{option} `{text}` is no command: a quote has no end, or there is nothing in it"
+        )
+    })?;
+    Ok(words.into_iter().map(OsString::from).collect())
+}
+
+/// The CPUs of the load: those that the server does not have, or all where it has them all.
+pub fn load_cpus(all: &CpuList, server: &CpuList) -> CpuList {
+    let rest: CpuList = all.iter().filter(|cpu| !server.contains(*cpu)).collect();
+    if rest.is_empty() { all.clone() } else { rest }
+}

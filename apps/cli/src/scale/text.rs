@@ -1,0 +1,165 @@
+//! The report on a terminal.
+
+use std::fmt::Write;
+
+use quartier_decide::verdict::{Culprit, Point, Run, Scalability, Spread};
+
+use super::report::Report;
+
+/// Functions of a stack that are shown.
+const CONTEXT_SHOWN: usize = 6;
+
+/// All of it.
+pub fn print(report: &Report) -> String {
+    let mut text = String::new();
+    for sentence in &report.verdict.sentences {
+        let _ = writeln!(text, "{sentence}");
+    }
+    text.push('\n');
+    table(&mut text, report);
+    for culprit in &report.verdict.culprits {
+        self::culprit(&mut text, culprit);
+    }
+    for place in &report.verdict.undetermined {
+        self::culprit(&mut text, place);
+    }
+    law(&mut text, report.scalability.as_ref(), report.study.points.len());
+    for note in report.verdict.notes.iter().chain(&report.complaints) {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+const COLUMNS: [&str; 10] =
+    ["CPUs", "runs", "units/s", "spread", "user", "kernel", "idle", "taken", "waits", "faults"];
+
+fn table(text: &mut String, report: &Report) {
+    let mut rows: Vec<Vec<String>> = vec![COLUMNS.map(str::to_owned).to_vec()];
+    rows.extend(report.study.points.iter().map(row));
+    let widths: Vec<_> = (0..COLUMNS.len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
+        .collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
+    let _ = writeln!(
+        text,
+        "user, kernel, idle: CPU time for each {}; taken: by others on this machine, of the CPUs' time",
+        report.study.unit
+    );
+}
+
+fn row(point: &Point) -> Vec<String> {
+    let nr = point.nr_cpus;
+    let middle = |of: &dyn Fn(&Run) -> f64| median(point.runs.iter().map(of).collect());
+    let rate = middle(&Run::throughput);
+    let rates = || point.runs.iter().map(Run::throughput);
+    let spread = rate.map(|rate| {
+        let (least, greatest) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
+        format!("{:+.0}/{:+.0} %", 100.0 * (least / rate - 1.0), 100.0 * (greatest / rate - 1.0))
+    });
+    let taken = |run: &Run| {
+        let stolen = run.profile.as_ref().map_or(f64::NAN, |profile| profile.stolen_s);
+        100.0 * stolen / (run.wall_s * f64::from(nr))
+    };
+    let time = |seconds: Option<f64>| seconds.map_or_else(unknown, duration);
+    vec![
+        nr.to_string(),
+        point.runs.len().to_string(),
+        rate.map_or_else(unknown, amount),
+        spread.unwrap_or_else(unknown),
+        time(middle(&|run| run.user_s / run.units)),
+        time(middle(&|run| run.kernel_s / run.units)),
+        time(middle(&|run| run.idle_s(nr) / run.units)),
+        middle(&taken)
+            .filter(|taken| taken.is_finite())
+            .map_or_else(unknown, |taken| format!("{taken:.1} %")),
+        middle(&|run| run.nr_waits as f64).map_or_else(unknown, amount),
+        middle(&|run| run.nr_faults.map_or(f64::NAN, |nr| nr as f64))
+            .filter(|nr| nr.is_finite())
+            .map_or_else(unknown, amount),
+    ]
+}
+
+fn culprit(text: &mut String, culprit: &Culprit) {
+    let class = culprit.class.map_or("cause not seen", |class| class.name());
+    let object = culprit.object.as_ref().map_or_else(String::new, |object| format!(", `{object}`"));
+    let line = culprit.line.as_ref().map_or_else(String::new, |line| format!(" ({line})"));
+    let _ = writeln!(
+        text,
+        "\n{class}: {}{line}{object}\n  {:.0} % of the lost scaling (±{:.0}); {} → {} for each unit, p {:.1e}",
+        culprit.function,
+        culprit.share_percent,
+        culprit.share_error_percent,
+        duration(culprit.per_unit_s.from),
+        duration(culprit.per_unit_s.to),
+        culprit.per_unit_s.p,
+    );
+    let skipped = culprit.context.len().saturating_sub(CONTEXT_SHOWN);
+    let more = if skipped > 0 { "… → " } else { "" };
+    let _ = writeln!(text, "  {more}{}", culprit.context[skipped..].join(" → "));
+    if let Some(class) = culprit.class {
+        let _ = writeln!(text, "  cure: {}", class.cure());
+    }
+}
+
+fn law(text: &mut String, law: Option<&Scalability>, nr_points: usize) {
+    text.push('\n');
+    let Some(law) = law else {
+        let _ = writeln!(
+            text,
+            "Universal Scalability Law: not fitted, its three numbers need four CPU counts and there are {nr_points}."
+        );
+        return;
+    };
+    let of = |spread: &Spread| {
+        format!("{:.4} ({:.4} to {:.4})", spread.middle, spread.least, spread.greatest)
+    };
+    let best = law
+        .best_cpus
+        .map_or_else(String::new, |best| format!("; most throughput at {best:.0} CPUs"));
+    let _ = writeln!(
+        text,
+        "Universal Scalability Law: contention {}, coherency {}{best} (95 %, resampled, seed {})",
+        of(&law.sigma),
+        of(&law.kappa),
+        law.seed
+    );
+}
+
+fn unknown() -> String {
+    "–".to_owned()
+}
+
+/// The median; absent of nothing.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() % 2 {
+        1 => Some(values[half]),
+        _ => Some(f64::midpoint(*values.get(half.checked_sub(1)?)?, values[half])),
+    }
+}
+
+/// Seconds, in a unit that suits them.
+pub fn duration(seconds: f64) -> String {
+    for (unit, name) in [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")] {
+        if seconds.abs() >= unit {
+            return format!("{} {name}", amount(seconds / unit));
+        }
+    }
+    if seconds == 0.0 { "0".to_owned() } else { format!("{} ns", amount(seconds / 1e-9)) }
+}
+
+/// Three figures.
+pub fn amount(value: f64) -> String {
+    match value.abs() {
+        large if large >= 1e9 => format!("{:.2} G", value / 1e9),
+        large if large >= 1e6 => format!("{:.2} M", value / 1e6),
+        large if large >= 1e4 => format!("{:.1} k", value / 1e3),
+        large if large >= 100.0 => format!("{value:.0}"),
+        large if large >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}

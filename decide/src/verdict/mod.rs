@@ -1,0 +1,29 @@
+//! What stops a program from scaling: from runs at several CPU counts to a named culprit, or to none.
+//!
+//! A run could have used its CPUs for all of its time. [`fold`] charges each moment of that to code: running code to
+//! itself, idle CPUs to the locks that threads wait for, or to what runs meanwhile. [`Verdict::of`] compares what a unit
+//! of work costs in each place at the fewest CPUs and at the most, and names what grew beyond the noise of the runs.
+//!
+//! Everything here follows from the [`Study`], which can be saved and judged again.
+
+mod cause;
+mod compare;
+mod fold;
+mod growth;
+mod judge;
+mod names;
+mod sets;
+mod study;
+mod suspects;
+mod usl;
+
+pub use cause::Class;
+pub use compare::{Compared, Comparison};
+pub use fold::fold;
+pub use growth::{Growth, growth};
+pub use judge::{Culprit, Lost, Outcome, Verdict};
+pub use names::{Waits, waits_for};
+pub use sets::{Order, cpu_order, default_counts};
+pub use study::{Cost, Point, Profile, Run, STUDY_FORMAT, Sharing, Study};
+pub use suspects::{Suspect, Suspects, site};
+pub use usl::{Scalability, Spread, scalability};

@@ -1,0 +1,188 @@
+//! What was measured: runs of one program at several CPU counts.
+
+use std::collections::BTreeMap;
+
+use quartier_model::{Frame, Recording};
+use serde::{Deserialize, Serialize};
+
+use super::names::Waits;
+
+/// Of saved studies.
+pub const STUDY_FORMAT: u32 = 1;
+
+/// Runs of one program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// What a unit of work is, in words.
+    pub unit: String,
+    /// By CPU count, ascending.
+    pub points: Vec<Point>,
+    /// Places in code that profiles name.
+    pub frames: Vec<Frame>,
+    /// Variables that profiles name.
+    pub objects: Vec<String>,
+}
+
+/// Runs on so many CPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// CPUs.
+    pub nr_cpus: u32,
+    /// Which ones, in the kernel's list format.
+    pub cpus: String,
+    /// Those that succeeded.
+    pub runs: Vec<Run>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Work done.
+    pub units: f64,
+    /// How long it took.
+    pub wall_s: f64,
+    /// CPU time in user code.
+    pub user_s: f64,
+    /// CPU time in the kernel.
+    pub kernel_s: f64,
+    /// Times that a thread gave its CPU up to wait.
+    pub nr_waits: u64,
+    /// Times that others took its CPU.
+    pub nr_preemptions: u64,
+    /// Page faults, those included that read from a disk; absent: not counted.
+    pub nr_faults: Option<u64>,
+    /// Page faults that read from a disk; absent: not counted.
+    pub nr_disk_faults: Option<u64>,
+    /// Absent: it was not profiled.
+    pub profile: Option<Profile>,
+}
+
+/// Where the time of a run went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// On CPUs, from switch to switch.
+    pub ran_s: f64,
+    /// Threads that could have run, while others of the machine had their CPU.
+    pub stolen_s: f64,
+    /// CPUs that did not run the program, and were not taken by others.
+    pub idle_s: f64,
+    /// Looks at running code.
+    pub nr_samples: u64,
+    /// Records that were lost; what is missing in them is unknown.
+    pub nr_lost: u64,
+    /// Most threads that ran at once.
+    pub nr_running_max: u32,
+    /// By stack and variable.
+    pub costs: Vec<Cost>,
+}
+
+/// What a place costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// From the outermost to the innermost, in [`Study::frames`].
+    pub stack: Vec<u32>,
+    /// What it accesses, in [`Study::objects`]; absent: nothing, or nothing with a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<u32>,
+    /// How the cache line that it accesses is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
+    /// Threads wait here, for this; absent: they run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
+    /// Looks that found it running.
+    pub nr_samples: u64,
+    /// It ran.
+    pub ran_s: f64,
+    /// Of that, while a CPU was idle.
+    pub ran_beside_idle_s: f64,
+    /// Idle CPUs, charged to it.
+    pub idle_s: f64,
+    /// Threads waited here.
+    pub waited_s: f64,
+}
+
+/// How threads use a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// One thread, as far as was seen, or nobody writes.
+    None,
+    /// Several threads use the same word, and write.
+    Word,
+    /// Several threads use words of their own, and write.
+    Line,
+}
+
+impl Run {
+    /// CPU time that it could have used, each unit of work; absent without work.
+    #[must_use]
+    pub fn capacity_per_unit(&self, nr_cpus: u32) -> Option<f64> {
+        // From its first instruction on where that is known: how long it took to start it is not its own.
+        let profiled = self.profile.as_ref().filter(|profile| profile.nr_samples > 0);
+        let capacity = profiled.map_or(f64::from(nr_cpus) * self.wall_s, |of| of.ran_s + of.idle_s);
+        (self.units > 0.0 && self.units.is_finite()).then(|| capacity / self.units)
+    }
+
+    /// CPUs that were neither used nor taken by others; never less than none, though clocks differ.
+    #[must_use]
+    pub fn idle_s(&self, nr_cpus: u32) -> f64 {
+        let stolen = self.profile.as_ref().map_or(0.0, |profile| profile.stolen_s);
+        (f64::from(nr_cpus) * self.wall_s - stolen - self.user_s - self.kernel_s).max(0.0)
+    }
+
+    /// Units of work each second.
+    #[must_use]
+    pub fn throughput(&self) -> f64 {
+        self.units / self.wall_s
+    }
+}
+
+impl Study {
+    /// Gives a profile's places and variables the numbers that they have in this study.
+    pub fn adopt(&mut self, mut profile: Profile, recording: &Recording) -> Profile {
+        let mut frames = numbers(&self.frames);
+        let mut objects = numbers(&self.objects);
+        for cost in &mut profile.costs {
+            for at in &mut cost.stack {
+                *at = number(&mut frames, &mut self.frames, &recording.frames[*at as usize]);
+            }
+            cost.object = cost
+                .object
+                .map(|at| number(&mut objects, &mut self.objects, &recording.objects[at as usize]));
+        }
+        profile
+    }
+
+    /// What ran in user code and in the kernel, by its profile: for what is only a part of a program's life.
+    #[must_use]
+    pub fn user_and_kernel_s(&self, profile: &Profile) -> (f64, f64) {
+        let is_kernel = |cost: &&Cost| self.stack(cost).next_back().is_some_and(Frame::is_kernel);
+        let kernel_s: f64 = profile.costs.iter().filter(is_kernel).map(|cost| cost.ran_s).sum();
+        ((profile.ran_s - kernel_s).max(0.0), kernel_s)
+    }
+
+    /// The frames of a stack.
+    pub fn stack<'a>(&'a self, cost: &'a Cost) -> impl DoubleEndedIterator<Item = &'a Frame> {
+        cost.stack.iter().filter_map(|at| self.frames.get(*at as usize))
+    }
+}
+
+fn numbers<T: Clone + Ord>(known: &[T]) -> BTreeMap<T, u32> {
+    known.iter().cloned().zip(0..).collect()
+}
+
+fn number<T: Clone + Ord>(numbers: &mut BTreeMap<T, u32>, list: &mut Vec<T>, new: &T) -> u32 {
+    if let Some(number) = numbers.get(new) {
+        return *number;
+    }
+    let number = list.len() as u32;
+    numbers.insert(new.clone(), number);
+    list.push(new.clone());
+    number
+}

@@ -1,0 +1,251 @@
+//! The kernel's rings: opened before a program is started, emptied while it runs, read when it has ended.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use perf_event::data::Record as Parsed;
+use perf_event::events::{Event, Software};
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use quartier_model::{CpuList, Recording};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::arch::{REGISTERS, Registers};
+use super::asleep::Asleep;
+use super::kernel::Kernel;
+use super::records::{self, Record, Sample, What};
+use super::stacks::Assembler;
+use crate::Host;
+
+/// What is kept of a stack at a tick of the clock.
+pub const STACK_BYTES: u32 = 4096;
+/// And where a thread is about to wait: that may happen a hundred times as often.
+const WAITING_STACK_BYTES: u32 = 1024;
+/// Of a CPU's ring: the first holds what it writes between two looks even if it does nothing but switch, the last is what
+/// any user may lock (kernel.perf_event_mlock_kb).
+const RING_BYTES: [usize; 3] = [4 << 20, 1 << 20, 256 << 10];
+/// How often rings are emptied.
+const EMPTIED_EVERY: Duration = Duration::from_millis(25);
+/// How often threads are looked at, where their waits are not seen.
+const LOOKED_EVERY: Duration = Duration::from_millis(10);
+/// Threads that are looked at each time: each takes some microseconds.
+const LOOKED_AT_MAX: usize = 500;
+/// Records that are kept before stacks are made of them; until then the program has the CPUs to itself.
+const PENDING_MAX: usize = 200_000;
+
+/// Why nothing can be profiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unprofiled {
+    /// By the administrator.
+    #[error(
+        "profiles are not permitted: run as root, or allow them (sysctl kernel.perf_event_paranoid=1)"
+    )]
+    NotPermitted,
+    /// By limits.
+    #[error(
+        "no memory or descriptors are left for profiles: raise kernel.perf_event_mlock_kb or `ulimit -n`"
+    )]
+    NoRoom,
+    /// By the kernel.
+    #[error("this kernel has no perf events (CONFIG_PERF_EVENTS): profile on another one")]
+    Unsupported,
+}
+
+/// Profiles what the thread that opened it starts, from the moment when that becomes another program.
+pub struct Profiler {
+    rings: Vec<Ring>,
+    host: Host,
+    /// The kernel is not to be seen, nor where threads wait: they are looked at instead.
+    is_user_only: bool,
+}
+
+struct Ring {
+    sampler: Sampler,
+    waits: bool,
+}
+
+impl fmt::Debug for Profiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profiler").field("rings", &self.rings.len()).finish_non_exhaustive()
+    }
+}
+
+impl Profiler {
+    /// Opens it for the calling thread, on these CPUs; so many looks each second. The host's kernel is the one that runs.
+    ///
+    /// # Errors
+    /// When nothing can be profiled; then nothing is open.
+    pub fn open(host: &Host, cpus: &CpuList, hertz: u32) -> Result<Self, Unprofiled> {
+        match Self::open_as(host, cpus, hertz, false) {
+            Err(Unprofiled::NotPermitted) => Self::open_as(host, cpus, hertz, true),
+            opened => opened,
+        }
+    }
+
+    fn open_as(
+        host: &Host,
+        cpus: &CpuList,
+        hertz: u32,
+        is_user_only: bool,
+    ) -> Result<Self, Unprofiled> {
+        let mut rings = Vec::new();
+        for cpu in cpus.iter() {
+            let mut clock = builder(Software::TASK_CLOCK, cpu, STACK_BYTES);
+            clock.sample_frequency(hertz.into()).mmap(true).mmap2(true).comm(true).comm_exec(true);
+            clock.task(true).context_switch(true).exclude_kernel(is_user_only);
+            rings.push(Ring::open(&clock, false)?);
+            if !is_user_only {
+                let mut switches = builder(Software::CONTEXT_SWITCHES, cpu, WAITING_STACK_BYTES);
+                switches.sample_period(1);
+                rings.push(Ring::open(&switches, true)?);
+            }
+        }
+        Ok(Self { rings, host: host.clone(), is_user_only })
+    }
+
+    /// Records until told that the program has ended; paths of programs begin at `root`.
+    #[must_use]
+    pub fn record(mut self, root: &Path, ended: &Receiver<()>) -> Recording {
+        let kernel = Kernel::read(&self.host);
+        let mut assembler = Assembler::new(root, kernel, self.is_user_only);
+        let mut pending = Vec::new();
+        let mut alive = BTreeMap::new();
+        let every = if self.is_user_only { LOOKED_EVERY } else { EMPTIED_EVERY };
+        // Rings are emptied one after the other. So what is earlier than anything found the last time is complete now.
+        let mut complete_ns = 0;
+        loop {
+            let has_ended = !matches!(ended.recv_timeout(every), Err(RecvTimeoutError::Timeout));
+            let before_ns = pending.iter().map(|record: &Record| record.at_ns).max();
+            if self.is_user_only {
+                self.look_at(&alive, &mut pending);
+            }
+            let known = pending.len();
+            self.rings.iter_mut().for_each(|ring| ring.empty(&mut pending));
+            follow(&mut alive, &pending[known..]);
+            if has_ended {
+                complete_ns = u64::MAX;
+            } else if pending.len() < PENDING_MAX {
+                continue;
+            } else {
+                complete_ns = before_ns.unwrap_or(complete_ns);
+            }
+            pending.sort_by_key(|record| record.at_ns);
+            let rest = pending.partition_point(|record| record.at_ns <= complete_ns);
+            pending.drain(..rest).for_each(|record| assembler.take(record));
+            if has_ended {
+                return assembler.finish();
+            }
+        }
+    }
+}
+
+/// Which threads there are: thread and process.
+fn follow(alive: &mut BTreeMap<u32, u32>, records: &[Record]) {
+    for record in records {
+        match &record.what {
+            What::Ended => drop(alive.remove(&record.tid)),
+            What::Made { pid, tid, .. } => drop(alive.insert(*tid, *pid)),
+            What::Came => drop(alive.insert(record.tid, record.pid)),
+            _ => {}
+        }
+    }
+}
+
+/// One event on one CPU, of what the calling thread starts.
+fn builder(event: impl Event, cpu: u32, stack_bytes: u32) -> Builder<'static> {
+    let mut sample = SampleFlag::TID | SampleFlag::TIME | SampleFlag::IP | SampleFlag::CALLCHAIN;
+    let mut builder = Builder::new(event);
+    builder.observe_self().one_cpu(cpu as usize).inherit(true).enable_on_exec(true);
+    builder.include_kernel().sample_id_all(true).clockid(Clock::MONOTONIC);
+    if REGISTERS != 0 {
+        sample |= SampleFlag::REGS_USER | SampleFlag::STACK_USER;
+        builder.sample_regs_user(REGISTERS).sample_stack_user(stack_bytes);
+        builder.exclude_callchain_user(true);
+    }
+    builder.sample(sample);
+    builder
+}
+
+impl Profiler {
+    /// At all at the same moment, as far as that goes.
+    fn look_at(&self, alive: &BTreeMap<u32, u32>, into: &mut Vec<Record>) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let at_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        for (tid, pid) in alive.iter().take(LOOKED_AT_MAX) {
+            let (tid, pid) = (*tid, *pid);
+            if let Some(asleep) = Asleep::look(&self.host, pid, tid) {
+                into.push(Record { at_ns, pid, tid, what: What::Asleep(Box::new(asleep)) });
+            }
+        }
+    }
+}
+
+impl Ring {
+    fn open(builder: &Builder<'_>, waits: bool) -> Result<Self, Unprofiled> {
+        for bytes in RING_BYTES {
+            let counter = builder.build().map_err(|error| unprofiled(&error))?;
+            // Whoever may open it may not always lock as much memory for it.
+            if let Ok(sampler) = counter.sampled(bytes) {
+                return Ok(Self { sampler, waits });
+            }
+        }
+        Err(Unprofiled::NoRoom)
+    }
+
+    fn empty(&mut self, into: &mut Vec<Record>) {
+        const TYPE_SAMPLE: u32 = 9;
+        while let Some(record) = self.sampler.next_record() {
+            let found = if record.ty() == TYPE_SAMPLE {
+                let is_user = record.misc() & 7 == 2;
+                match record.parse_record() {
+                    Ok(Parsed::Sample(sample)) => of_sample(&sample, is_user, self.waits),
+                    _ => None,
+                }
+            } else {
+                records::parse(record.ty(), record.misc(), &record.to_contiguous())
+            };
+            into.extend(found);
+        }
+    }
+}
+
+fn of_sample(sample: &perf_event::data::Sample<'_>, is_user: bool, waits: bool) -> Option<Record> {
+    let (mut kernel, mut user) = (Vec::new(), Vec::new());
+    let mut is_kernel = false;
+    for address in sample.callchain().unwrap_or_default() {
+        match *address as i64 {
+            // Not addresses: what follows is of the kernel, or of the user.
+            -128 => is_kernel = true,
+            -4095..0 => is_kernel = false,
+            _ if is_kernel => kernel.push(*address),
+            _ => user.push(*address),
+        }
+    }
+    let registers = sample.regs_user().filter(|registers| !registers.regs.is_empty());
+    let sample_of = Sample {
+        is_user,
+        waits,
+        kernel,
+        user,
+        registers: registers.map(|registers| Registers::of(&registers.regs)),
+        stack: sample.stack_user().unwrap_or_default().to_vec(),
+    };
+    let what = What::Sample(Box::new(sample_of));
+    Some(Record { at_ns: sample.time()?, pid: sample.pid()?, tid: sample.tid()?, what })
+}
+
+fn unprofiled(error: &io::Error) -> Unprofiled {
+    const EPERM: i32 = 1;
+    const ENOMEM: i32 = 12;
+    const EACCES: i32 = 13;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match error.raw_os_error() {
+        Some(EPERM | EACCES) => Unprofiled::NotPermitted,
+        Some(ENOMEM | ENFILE | EMFILE) => Unprofiled::NoRoom,
+        _ => Unprofiled::Unsupported,
+    }
+}
