@@ -71,14 +71,19 @@ impl Elf {
         self.variables.at(address).map(|(_, name)| name)
     }
 
-    /// The code of the function at an address, up to the address.
-    pub fn code_before(&self, address: u64) -> Option<(u64, &[u8])> {
+    /// The code around an address: where its function begins, the function up to there, and what comes then.
+    pub fn code_around(&self, address: u64) -> Option<(u64, &[u8], &[u8])> {
+        // No instruction is longer.
+        const INSTRUCTION_BYTES_MAX: usize = 15;
         // The address may be the first one behind a function that ends with what was sampled.
         let (range, _) = self.functions.at(address.checked_sub(1)?)?;
         let (memory, file) =
             self.segments.iter().find(|(memory, _)| memory.contains(&range.start))?;
         let at = |address: u64| usize::try_from(file.start + (address - memory.start)).ok();
-        Some((range.start, self.bytes.get(at(range.start)?..at(address)?)?))
+        let (start, here) = (at(range.start)?, at(address)?);
+        let after = self.bytes.get(here..)?;
+        let after = &after[..after.len().min(INSTRUCTION_BYTES_MAX)];
+        Some((range.start, self.bytes.get(start..here)?, after))
     }
 
     /// For the unwinder.

@@ -56,12 +56,12 @@ impl Modules {
         self.all[id.0 as usize].elf.as_ref()
     }
 
-    /// What the instruction before an address accesses.
-    pub fn operand_before(&mut self, id: ModuleId, address: u64) -> Option<Operand> {
+    /// What the code at a sampled address accesses.
+    pub fn operand_near(&mut self, id: ModuleId, address: u64) -> Option<Operand> {
         let Module { elf, operands, .. } = &mut self.all[id.0 as usize];
         *operands.entry(address).or_insert_with(|| {
-            let (start, code) = elf.as_ref()?.code_before(address)?;
-            Operand::of_last(start, code)
+            let (start, before, after) = elf.as_ref()?.code_around(address)?;
+            Operand::near(start, before, after)
         })
     }
 

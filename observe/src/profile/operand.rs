@@ -27,18 +27,18 @@ impl Operand {
         base.wrapping_add(index).wrapping_add(self.displacement).wrapping_add(bias)
     }
 
-    /// That of the last instruction of some code; absent: it has none, or overwrote what its address came from, or
-    /// is not understood.
+    /// That of the instruction that took long: the last one before a sample, or, if that accesses no memory, the one that
+    /// the sample waits for. Absent: neither does, or its address was overwritten, or it is not understood.
     #[cfg(not(target_arch = "x86_64"))]
-    pub fn of_last(_: u64, _: &[u8]) -> Option<Self> {
+    pub fn near(_start: u64, _before: &[u8], _after: &[u8]) -> Option<Self> {
         None
     }
 
-    /// That of the last instruction of some code; absent: it has none, or overwrote what its address came from, or
-    /// is not understood.
+    /// That of the instruction that took long: the last one before a sample, or, if that accesses no memory, the one that
+    /// the sample waits for. Absent: neither does, or its address was overwritten, or it is not understood.
     #[cfg(target_arch = "x86_64")]
-    pub fn of_last(start: u64, code: &[u8]) -> Option<Self> {
-        x86::of_last(start, code)
+    pub fn near(start: u64, before: &[u8], after: &[u8]) -> Option<Self> {
+        x86::near(start, before, after)
     }
 }
 
@@ -50,9 +50,9 @@ mod x86 {
 
     use super::Operand;
 
-    pub fn of_last(start: u64, code: &[u8]) -> Option<Operand> {
-        let end = start + code.len() as u64;
-        let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+    pub fn near(start: u64, before: &[u8], after: &[u8]) -> Option<Operand> {
+        let end = start + before.len() as u64;
+        let mut decoder = Decoder::with_ip(64, before, start, DecoderOptions::NONE);
         // From the beginning of the function, as instructions are read forwards only.
         let mut last = None;
         while decoder.can_decode() {
@@ -60,10 +60,23 @@ mod x86 {
             last =
                 (instruction.next_ip() == end && !instruction.is_invalid()).then_some(instruction);
         }
-        operand(&last?)
+        let last = last?;
+        if accesses(&last) {
+            return operand(&last, true);
+        }
+        let next = Decoder::with_ip(64, after, end, DecoderOptions::NONE).decode();
+        if next.is_invalid() { None } else { operand(&next, false) }
     }
 
-    fn operand(instruction: &Instruction) -> Option<Operand> {
+    /// Whether it accesses memory that is not its stack's.
+    fn accesses(instruction: &Instruction) -> bool {
+        let mut factory = InstructionInfoFactory::new();
+        let memory = factory.info(instruction).used_memory();
+        memory.iter().any(|memory| memory.base() != Register::RSP)
+    }
+
+    /// The operand; of an instruction that is done the registers may have changed.
+    fn operand(instruction: &Instruction, is_done: bool) -> Option<Operand> {
         let mut factory = InstructionInfoFactory::new();
         let info = factory.info(instruction);
         let memory = info.used_memory().iter().find(|memory| memory.base() != Register::RSP)?;
@@ -76,7 +89,7 @@ mod x86 {
                 .iter()
                 .any(|used| used.register().full_register() == register && writes(used.access()))
         };
-        if is_lost(memory.base()) || is_lost(memory.index()) {
+        if is_done && (is_lost(memory.base()) || is_lost(memory.index())) {
             return None;
         }
         let base = match memory.base() {
@@ -156,12 +169,15 @@ mod tests {
             (&[0x48, 0x01, 0xc8], None),
         ];
         for (code, expected) in cases {
-            let operand = Operand::of_last(0x4000, code);
+            let operand = Operand::near(0x4000, code, &[0x90]);
             let found = operand
                 .map(|found| (found.address(&registers, 0x7000), found.is_atomic, found.is_write));
             assert_eq!(found, expected, "{code:x?}");
         }
         // Not at the boundary of an instruction.
-        assert_eq!(Operand::of_last(0x4000, &[0x48, 0x89]), None);
+        assert_eq!(Operand::near(0x4000, &[0x48, 0x89], &[0x90]), None);
+        // add rax, rcx; and then mov rax, [rax], which has not happened yet.
+        let waits = Operand::near(0x4000, &[0x48, 0x01, 0xc8], &[0x48, 0x8b, 0x00]).unwrap();
+        assert_eq!((waits.address(&registers, 0), waits.is_write), (0x1000, false));
     }
 }

@@ -80,7 +80,7 @@ impl Assembler {
         let touch = sample.registers.as_ref().and_then(|registers| {
             let (address, is_atomic, is_write) = if sample.is_user {
                 let Some(Place::Module(module, ip)) = places.first() else { return None };
-                let operand = self.modules.operand_before(*module, *ip)?;
+                let operand = self.modules.operand_near(*module, *ip)?;
                 let address = operand.address(registers, space.bias(*module)?);
                 (address, operand.is_atomic, operand.is_write)
             } else if places.iter().any(|place| self.kernel.is_futex(*place)) {
