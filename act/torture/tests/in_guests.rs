@@ -11,7 +11,7 @@ use common::{HAZARDS, SKIPPED, operations, programs, quartier, run, torture};
 
 /// Operations of the tester in a guest, whose processors are emulated: some hundred a second where
 /// others work too. `QUARTIER_TORTURE_OPS=1000000` asks for the full count.
-const OPERATIONS: u64 = 6_000;
+const OPERATIONS: u64 = 4_000;
 
 /// Seconds for one hazard program in a guest.
 const SECONDS: u32 = 120;
