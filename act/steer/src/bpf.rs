@@ -107,8 +107,9 @@ struct ProgLoad {
 fn bpf<T>(command: i32, attributes: &T) -> std::io::Result<i32> {
     // SAFETY: `T` is one of the structures above, laid out as the kernel has it for `command`; the
     // pointers in it are to buffers that live longer than the call, of the sizes the map was made with.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
+    };
     if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
@@ -221,7 +222,6 @@ impl Program {
         if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
     }
 }
-
 
 /// How many values a map for each CPU has: one for every CPU that the kernel could ever have.
 pub fn nr_possible_cpus() -> usize {

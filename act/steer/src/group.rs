@@ -119,4 +119,3 @@ impl Group {
         self.nr_sockets_max
     }
 }
-

@@ -33,7 +33,6 @@ pub struct Insn {
     imm: i32,
 }
 
-
 /// A program in the making: jumps name labels, which are resolved at the end.
 #[derive(Debug, Default)]
 pub struct Assembler {

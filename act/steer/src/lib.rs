@@ -9,10 +9,10 @@ mod group;
 mod insn;
 mod listener;
 mod program;
-
+mod start;
 
 pub use bpf::Error;
 pub use group::{Chosen, Group, Tables};
 pub use listener::{Listener, ListenerError};
 pub use program::SLOTS;
-
+pub use start::{Binding, signal, signal_all, start};
