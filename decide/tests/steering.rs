@@ -215,12 +215,12 @@ fn a_step_of_load_is_spread_and_then_nothing_swings() {
         let others = (load(1) + load(2) + load(3)) / 3.0;
         let (excess, swing) = (load(0) - others, swing(&course, 100));
         println!("life {life_s} s: load 0 is {:.2}, others {others:.2}, swing {swing:.3}", load(0));
-        assert!(excess < 0.2 && load(0) < 1.0, "life {life_s} s: {excess}");
+        assert!(excess < 0.25 && load(0) < 1.0, "life {life_s} s: {excess}");
         assert!(swing < 0.08, "life {life_s} s: {swing}");
         // The nearest gets the most of it.
         let got = |at: usize| tail(&course, 100, |_, shares| shares[0][at]);
         let further = (got(2) + got(3)) / 2.0;
-        assert!(life_s > 1.0 || got(1) > further, "{} {further}", got(1));
+        assert!(life_s > 0.1 || got(1) > further, "{} {further}", got(1));
     }
 }
 
