@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{explain, explain_decision, gather, lab, replay, run, top, topo, tree, undo};
+use crate::{explain, explain_decision, gather, lab, replay, run, serve, top, topo, tree, undo};
 
 /// Exit status of every refusal: bad input, something missing, something not permitted.
 pub const STATUS_REFUSED: u8 = 2;
@@ -21,6 +21,8 @@ pub struct Cli {
 enum Command {
     /// Run a program with its threads placed and its pages pulled to the threads that use them
     Run(run::Args),
+    /// Run a copy of a server on each node, and give each connection to the node that received it
+    Serve(Box<serve::Args>),
     /// A real Linux on a machine with N nodes, under QEMU
     Lab(lab::Args),
     /// Draw a machine: nodes, CPUs, caches, memory and distances
@@ -49,6 +51,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Run(args) => args.run(),
+            Command::Serve(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Topo(args) => args.run(),
             Command::Tree(args) => args.run(),

@@ -23,6 +23,7 @@ mod refusal;
 mod replay;
 mod run;
 mod say;
+mod serve;
 mod strategy;
 mod top;
 mod topo;

@@ -1,0 +1,81 @@
+//! Copies that are taken out: what waits at them goes to others.
+
+use std::collections::BTreeMap;
+
+use quartier_steer::Listener;
+
+use super::chooser::Chooser;
+use super::sockets::Owned;
+
+/// Sockets of copies that are out.
+#[derive(Debug, Default)]
+pub struct Outs {
+    /// Without our program the kernel would go on giving them connections, so they are closed to it until
+    /// their copy is back. By copy.
+    closed: BTreeMap<usize, Vec<(Owned, Listener)>>,
+}
+
+impl Outs {
+    /// Moves what waits at a copy. It is chosen no more by now, so it may listen on at once where our program
+    /// chooses. Gives what could not be done.
+    pub fn take_out(
+        &mut self,
+        copy: usize,
+        owned: &[Owned],
+        chooser: Option<&Chooser>,
+        migrates: bool,
+    ) -> Option<String> {
+        if self.closed.contains_key(&copy) {
+            return None;
+        }
+        if chooser.is_none() && !migrates {
+            return Some(format!(
+                "what waits at copy {copy} waits for it: without our program in the kernel it could only be \
+                 reset; `sysctl net.ipv4.tcp_migrate_req=1` lets it be moved"
+            ));
+        }
+        let mut complaint = None;
+        for socket in owned.iter().filter(|socket| socket.copy == copy) {
+            match self.empty(socket, chooser) {
+                Ok(()) => {}
+                Err(error) => {
+                    complaint =
+                        Some(format!("what waits at copy {copy} could not be moved: {error}"));
+                }
+            }
+        }
+        complaint
+    }
+
+    fn empty(&mut self, socket: &Owned, chooser: Option<&Chooser>) -> std::io::Result<()> {
+        let listener = Listener::of(socket.pid, socket.fd).map_err(std::io::Error::other)?;
+        listener.stop()?;
+        match chooser {
+            Some(chooser) => {
+                listener.listen()?;
+                chooser.insert_again(socket)
+            }
+            None => {
+                self.closed.entry(socket.copy).or_default().push((*socket, listener));
+                Ok(())
+            }
+        }
+    }
+
+    /// A copy is back.
+    pub fn take_in(&mut self, copy: usize) -> Option<String> {
+        let mut complaint = None;
+        for (socket, listener) in self.closed.remove(&copy).into_iter().flatten() {
+            if let Err(error) = listener.listen() {
+                let address = socket.listening.address;
+                complaint = Some(format!("copy {copy} could not be given {address} back: {error}"));
+            }
+        }
+        complaint
+    }
+
+    /// A copy has ended: nothing of it is kept open.
+    pub fn forget(&mut self, copy: usize) {
+        self.closed.remove(&copy);
+    }
+}
