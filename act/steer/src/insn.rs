@@ -146,7 +146,12 @@ mod tests {
     #[test]
     fn jumps_go_to_their_labels_both_ways() {
         let mut assembler = Assembler::default();
-        assembler.label("start").jump_if_zero(R0, "end").jump_if_zero(R1, "start").label("end").exit();
+        assembler
+            .label("start")
+            .jump_if_zero(R0, "end")
+            .jump_if_zero(R1, "start")
+            .label("end")
+            .exit();
         let offsets: Vec<_> = assembler.finish().iter().map(|insn| insn.off).collect();
         assert_eq!(offsets, [1, -2, 0]);
     }

@@ -22,7 +22,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 /// A copy that has listened for so long is as good as new.
 const IS_WELL_AFTER: Duration = Duration::from_secs(10);
 
-/// What a copy's processes get to end after the first of them has.
+/// What a copy's processes get to finish after the first of them has ended unasked.
 const ORPHANS_END_MAX: Duration = Duration::from_secs(2);
 
 /// What is the same for all copies.
@@ -133,9 +133,12 @@ impl Copy {
         }
     }
 
-    /// Its first process has ended. Says how, if nobody asked for that.
-    pub fn has_ended(&mut self, status: ExitStatus) -> Option<String> {
-        let was_asked = matches!(self.life, Life::Stopping { .. });
+    /// Its first process has ended; the others may finish. Says how, if nobody asked for that.
+    pub fn has_ended(&mut self, status: ExitStatus, stop_signal: Signal) -> Option<String> {
+        let (was_asked, until) = match self.life {
+            Life::Stopping { until } => (true, until),
+            _ => (false, Instant::now() + ORPHANS_END_MAX),
+        };
         let listened = match self.life {
             Life::Up { since } if since.elapsed() > IS_WELL_AFTER => {
                 self.back_off = BACK_OFF_MIN;
@@ -144,8 +147,9 @@ impl Copy {
             Life::Up { .. } => true,
             _ => false,
         };
-        self.tell_all(Signal::TERM);
-        self.life = Life::Ending { until: Instant::now() + ORPHANS_END_MAX };
+        self.tell_all(stop_signal);
+        self.tell_all(Signal::CONT);
+        self.life = Life::Ending { until };
         let when = if listened { "" } else { " before it listened anywhere" };
         (!was_asked).then(|| format!("copy {} {}{when}", self.number, how(status)))
     }

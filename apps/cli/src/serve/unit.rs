@@ -252,18 +252,27 @@ impl Unit {
             let copy = self.copies.iter_mut().find(|copy| copy.pid == Some(pid));
             if let Some(copy) = copy {
                 self.outs.forget(copy.number);
-                told.extend(copy.has_ended(status));
+                told.extend(copy.has_ended(status, self.options.stop_signal));
             }
         }
+        // While the first starts, the caller says it.
+        if self.nr_looks > 0 {
+            told.iter().for_each(|told| say::sentence(told));
+        }
+        self.follow_ends();
+        told
+    }
+
+    /// Copies of which nothing is left are started again, or stay away.
+    fn follow_ends(&mut self) {
         for copy in &mut self.copies {
             copy.kill_if_late();
-            let was_asked = matches!(copy.life, Life::Ending { .. });
-            if was_asked && copy.is_gone() {
+            if matches!(copy.life, Life::Ending { .. }) && copy.is_gone() {
                 self.processes[copy.number].clear();
                 copy.life = Life::Down { until: None };
                 let is_reloaded = self.reloads.front() == Some(&copy.number)
                     && self.options.reload_by == ReloadBy::Restart;
-                if self.is_stopping {
+                if self.is_stopping || self.nr_looks == 0 {
                     continue;
                 } else if is_reloaded {
                     copy.restart_now();
@@ -274,10 +283,6 @@ impl Unit {
                 }
             }
         }
-        if self.nr_looks > 0 {
-            told.iter().for_each(|told| say::sentence(told));
-        }
-        told
     }
 
     fn start_due(&mut self) {
