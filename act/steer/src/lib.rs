@@ -9,6 +9,7 @@ mod group;
 mod insn;
 mod listener;
 mod program;
+pub mod receive;
 mod start;
 
 pub use bpf::Error;

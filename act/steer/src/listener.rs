@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use thiserror::Error;
 
@@ -10,13 +11,15 @@ const BACKLOG: i32 = i32::MAX;
 
 /// Why a socket of a copy cannot be had.
 #[derive(Debug, Error)]
-#[error(
-    "the sockets of process {pid} cannot be taken in hand ({cause}): give the command CAP_SYS_PTRACE, or start \
-     the servers as its own user"
-)]
-pub struct ListenerError {
-    pid: u32,
-    cause: rustix::io::Errno,
+#[allow(missing_docs)] // The messages are the documentation.
+pub enum ListenerError {
+    #[error(
+        "the sockets of process {pid} cannot be taken in hand ({cause}): give the command CAP_SYS_PTRACE, or \
+         start the servers as its own user"
+    )]
+    NotOurs { pid: u32, cause: rustix::io::Errno },
+    #[error("process {pid} has closed a socket meanwhile")]
+    Another { pid: u32 },
 }
 
 /// A copy's listening socket. While it is held, the end of the copy does not close it: so it is held
@@ -25,15 +28,20 @@ pub struct ListenerError {
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// The socket that process `pid` has as its descriptor `fd`.
+    /// The socket with this inode that process `pid` has as its descriptor `fd`, if it still has.
     ///
     /// # Errors
-    /// When the process is gone, or is not ours to look into.
-    pub fn of(pid: u32, fd: i32) -> Result<Self, ListenerError> {
-        let error = |cause| ListenerError { pid, cause };
-        let process = Pid::from_raw(pid as i32).ok_or(error(rustix::io::Errno::SRCH))?;
+    /// When the process is gone, is not ours to look into, or has another file there by now.
+    pub fn of(pid: u32, fd: i32, inode: u64) -> Result<Self, ListenerError> {
+        let error = |cause| match cause {
+            Errno::SRCH | Errno::BADF => ListenerError::Another { pid },
+            cause => ListenerError::NotOurs { pid, cause },
+        };
+        let process = Pid::from_raw(pid as i32).ok_or(error(Errno::SRCH))?;
         let pidfd = pidfd_open(process, PidfdFlags::empty()).map_err(error)?;
-        pidfd_getfd(pidfd, fd, PidfdGetfdFlags::empty()).map(Self).map_err(error)
+        let socket = pidfd_getfd(pidfd, fd, PidfdGetfdFlags::empty()).map_err(error)?;
+        let is_it = rustix::fs::fstat(&socket).is_ok_and(|file| file.st_ino == inode);
+        if is_it { Ok(Self(socket)) } else { Err(ListenerError::Another { pid }) }
     }
 
     /// Stops listening: what waits here goes to other sockets of the group, where a program is attached that

@@ -121,7 +121,10 @@ fn what_waits_at_a_socket_that_stops_is_moved_and_answered() {
         client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     }
     group.set_row(0, &[1; SLOTS]).unwrap();
-    let held = Listener::of(std::process::id(), first.as_raw_fd()).unwrap();
+    let inode = rustix::fs::fstat(&first).unwrap().st_ino;
+    let own = std::process::id();
+    assert!(Listener::of(own, first.as_raw_fd(), inode + 1).is_err(), "another file by now");
+    let held = Listener::of(own, first.as_raw_fd(), inode).unwrap();
     held.stop().unwrap();
     held.listen().unwrap();
     assert_eq!(accept_all(&first), 0);

@@ -329,3 +329,40 @@ fn two_of_them_have_neither_one_name_nor_one_port() {
     assert!(said.contains(&format!("named {} runs already", served.name)), "{said}");
     assert!(served.ask().is_ok(), "the first is as it was");
 }
+
+/// In a network namespace of its own, with a pair of interfaces that have a queue for each CPU.
+const STEER: &str = r#"
+    mount -t sysfs sysfs /sys && ip link set lo up
+    ip link add near numrxqueues 2 numtxqueues 2 type veth peer name far && ip link set near up && ip link set far up
+    look() { for file in /sys/class/net/near/queues/*/[rx]ps_*; do echo "$1 $(basename $file) $(cat $file 2>/dev/null)"; done; }
+    look before
+    $1 serve --name $2 --copies 1 --steer=near -- $3 8080 1 & unit=$!
+    for look in $(seq 100); do $1 serve status --name $2 >/dev/null 2>&1 && break; sleep 0.1; done
+    look during
+    [ $4 = killed ] && { kill -9 $unit; kill $(ss -ltnpH | sed -n 's/.*pid=\([0-9]*\).*/\1/p'); sleep 1; timeout -s TERM 2 $1 serve --name $2 -- $3 8080 1; }
+    [ $4 = stopped ] && { kill $unit; wait $unit; }
+    look after
+"#;
+
+#[test]
+fn how_packets_are_received_is_taken_back_also_after_a_kill() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root has network namespaces");
+        return;
+    }
+    for how in ["stopped", "killed"] {
+        let name = format!("test-steer-{how}-{}", std::process::id());
+        let output = Command::new("unshare")
+            .args(["--net", "--mount", "sh", "-c", STEER, "sh"])
+            .arg(common::quartier())
+            .args([&name, &serves(), how])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+        let lines = |word| common::lines(&text, word);
+        assert!(lines("before").contains(&"rps_flow_cnt 0"), "{how}");
+        assert_ne!(lines("before"), lines("during"), "{how}");
+        assert_eq!(lines("before"), lines("after"), "{how}");
+    }
+}

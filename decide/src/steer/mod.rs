@@ -15,9 +15,11 @@
 mod health;
 mod law;
 mod places;
+mod receiving;
 
 pub use health::Why;
 pub use places::places;
+pub use receiving::{Queues, Setting, receiving};
 
 use health::Health;
 use law::Law;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use quartier_decide::steer::places;
 use quartier_observe::Listening;
-use quartier_steer::{Chosen, Error, Group, Listener, SLOTS, Tables};
+use quartier_steer::{Chosen, Error, Group, SLOTS, Tables};
 
 use super::places::Places;
 use super::sockets::Owned;
@@ -124,7 +124,7 @@ impl Chooser {
         let members = self.groups.get(&socket.listening.address);
         let member = members.and_then(|it| Some((it, it.sockets.get(&socket.listening.inode)?)));
         let Some((members, member)) = member else { return Ok(()) };
-        let listener = Listener::of(socket.pid, socket.fd).map_err(std::io::Error::other)?;
+        let listener = socket.listener()?;
         members.group.insert(member.number, listener.as_fd())
     }
 }
@@ -146,7 +146,7 @@ impl Members {
                 "more than {SOCKETS_MAX} sockets listen on {address}: those beyond are left to the kernel's hashing"
             ));
         };
-        let listener = Listener::of(owned.pid, owned.fd).map_err(|error| error.to_string())?;
+        let listener = owned.listener().map_err(|error| error.to_string())?;
         self.group.insert(number, listener.as_fd()).map_err(|error| {
             format!(
                 "copy {} listens on {address} without SO_REUSEPORT or no more ({error}): its connections are not \

@@ -1,6 +1,6 @@
 //! One copy: started, watched, restarted with back-off, stopped.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -33,13 +33,41 @@ pub struct Recipe {
     /// Its name and arguments, as templates.
     pub command: Vec<String>,
     /// Configuration files that are filled in for each copy.
-    pub configs: Vec<PathBuf>,
+    pub configs: Vec<Config>,
     /// The library that shares ports; none where the program takes no library.
     pub library: Option<PathBuf>,
     /// Only these ports are shared; empty: all.
     pub ports: Vec<u16>,
     /// Exists while the first copy starts.
     pub alone: PathBuf,
+}
+
+/// A configuration file that each copy gets its own of.
+#[derive(Clone, Debug)]
+pub enum Config {
+    /// From the user's, read anew for each start and reload.
+    File(PathBuf),
+    /// A recipe's: its name and text.
+    Text(&'static str, String),
+}
+
+impl Config {
+    /// Its name, its text, what it is called in a sentence, and who may read it.
+    fn read(&self) -> anyhow::Result<(&OsStr, String, String, u32)> {
+        match self {
+            Self::File(path) => {
+                let what = path.display().to_string();
+                let text =
+                    fs::read_to_string(path).with_context(|| format!("cannot read {what}"))?;
+                let name = path.file_name().with_context(|| format!("{what} names no file"))?;
+                // Who may not read the one may not read the other.
+                let mode =
+                    fs::metadata(path).map_or(0o600, |file| file.permissions().mode() & 0o777);
+                Ok((name, text, what, mode))
+            }
+            Self::Text(name, text) => Ok((name.as_ref(), text.clone(), (*name).to_owned(), 0o600)),
+        }
+    }
 }
 
 /// Where a copy is in its life.
@@ -114,13 +142,9 @@ impl Copy {
 
     /// Its configuration files, anew.
     pub fn fill_configs(&self, recipe: &Recipe) -> anyhow::Result<()> {
-        for path in &recipe.configs {
-            let what = path.display().to_string();
-            let text = fs::read_to_string(path).with_context(|| format!("cannot read {what}"))?;
+        for config in &recipe.configs {
+            let (name, text, what, mode) = config.read()?;
             let filled = self.values.fill(&text, &what)?;
-            let name = path.file_name().with_context(|| format!("{what} names no file"))?;
-            // Who may not read the one may not read the other.
-            let mode = fs::metadata(path).map_or(0o600, |file| file.permissions().mode() & 0o777);
             write_whole(&self.directory.join(name), &filled, mode)?;
         }
         Ok(())

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 
 use super::copy::make_directory;
+use super::receiving::Receiving;
 
 /// A name that nobody else uses while this is held.
 #[derive(Debug)]
@@ -49,6 +50,7 @@ impl Instance {
                 "a `quartier serve` named {name} runs already: stop that one, or give this one another --name"
             );
         }
+        Receiving::undo_left(&directory);
         for file in ["status.json", "metrics"] {
             let _ = fs::remove_file(directory.join(file));
         }

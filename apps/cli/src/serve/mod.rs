@@ -7,10 +7,13 @@ mod looks;
 mod metrics;
 mod outs;
 mod places;
+mod receiving;
+mod recipe;
 mod report;
 mod sockets;
 mod status;
 mod template;
+mod together;
 mod unit;
 
 use std::path::PathBuf;
@@ -28,9 +31,10 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use crate::installed;
 use crate::numbers::number;
 use crate::say;
-use copy::{Copy, Recipe};
+use copy::{Config, Copy, Recipe};
 use instance::Instance;
 use places::{Per, Places};
+use receiving::Receiving;
 use template::Values;
 use unit::{Event, Unit};
 
@@ -40,6 +44,8 @@ Examples:
       A copy on each node; a connection goes to the copy on the node whose CPU received it
   quartier serve --config nginx.conf -- nginx -g 'daemon off;' -c {dir}/nginx.conf
       {dir} is the copy's own directory, where nginx.conf lies with {node}, {copy} filled in
+  quartier serve --recipe nginx-php --root /srv/wiki
+      nginx and PHP-FPM, one of each on each node; the system's own configuration is left alone
   quartier serve status
       Connections and load of each copy, and why anything is not done
   kill -HUP PID; kill PID
@@ -65,6 +71,9 @@ pub struct Args {
 enum What {
     /// What a running `serve` does: connections and load of each copy, and why anything is not done
     Status(status::Args),
+    /// What a recipe's copies are: programs that begin and end together
+    #[command(hide = true)]
+    Together(together::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -95,6 +104,13 @@ struct Serve {
     /// kernel's own hashing, to compare
     #[arg(long, value_enum, default_value = "auto")]
     choose: Choose,
+    /// Have packets received on all nodes while this runs: RPS, RFS, XPS and the interrupts of queues, of these
+    /// interfaces (all that are up, if none is named); written down before, and taken back in the end
+    #[arg(
+        long, value_name = "IF", num_args = 0..=1, require_equals = true,
+        default_missing_value = receiving::ALL, value_delimiter = ','
+    )]
+    steer: Vec<String>,
     /// What tells a copy to finish and end
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     stop_signal: Signal,
@@ -113,8 +129,15 @@ struct Serve {
         value_parser = number(1..=86_400u64)
     )]
     start_timeout: u64,
+    /// A server that needs no file of yours, instead of CMD: with --root, on port 80 (8080 if you are not root)
+    /// or --port
+    #[arg(long, value_enum, value_name = "RECIPE", conflicts_with_all = ["command", "config", "stop_signal", "reload_by"])]
+    recipe: Option<recipe::Name>,
+    /// The folder that a recipe serves
+    #[arg(long, value_name = "DIR", requires = "recipe")]
+    root: Option<PathBuf>,
     /// The server and its arguments; it has to stay in the foreground
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "recipe", value_name = "CMD")]
     command: Vec<String>,
 }
 
@@ -162,19 +185,25 @@ impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.what {
             Some(What::Status(args)) => args.run(),
+            Some(What::Together(args)) => args.run(),
             None => self.serve.run(),
         }
     }
 }
 
 impl Serve {
-    fn run(self) -> anyhow::Result<ExitCode> {
+    fn run(mut self) -> anyhow::Result<ExitCode> {
+        let cooked = self.cook()?;
         let program = Program::find(self.command[0].as_ref(), std::env::var_os("PATH").as_deref())?;
         let host = Host::live();
         let machine = host.machine()?;
         let allowed = host.process_limits(Pid::Own)?.cpus;
         let places = Places::new(&machine, &allowed, self.per, self.copies)?;
-        let name = self.name.clone().unwrap_or_else(|| name_of(&self.command[0]));
+        let name = match (self.name.clone(), self.recipe) {
+            (Some(name), _) => name,
+            (None, Some(recipe)) => recipe.as_str().to_owned(),
+            (None, None) => name_of(&self.command[0]),
+        };
         let instance = Instance::take(&name)?;
         self.check_ports(&host)?;
         let mut notes = Vec::new();
@@ -193,12 +222,16 @@ impl Serve {
         let recipe = Recipe {
             program: program.path,
             command: self.command.clone(),
-            configs: self.config.clone(),
+            configs: match &cooked {
+                Some(cooked) => cooked.configs.clone(),
+                None => self.config.iter().cloned().map(Config::File).collect(),
+            },
             library,
             ports: self.port.clone(),
             alone: instance.directory.join("alone"),
         };
-        let copies = self.copies(&places, &instance)?;
+        let words = cooked.map(|cooked| cooked.words);
+        let copies = self.copies(&places, &instance, words.as_deref())?;
         for copy in &copies {
             copy.command(&recipe)?;
             copy.fill_configs(&recipe)?;
@@ -206,6 +239,13 @@ impl Serve {
         let (events, received) = channel();
         watch_signals(events)?;
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        let receiving = if self.steer.is_empty() {
+            None
+        } else {
+            let set = Receiving::set(&host, &places, &self.steer, &instance.directory)?;
+            notes.extend(set.1);
+            Some(set.0)
+        };
         let options = unit::Options {
             name,
             steers: self.choose == Choose::Auto,
@@ -215,17 +255,41 @@ impl Serve {
             start_timeout: Duration::from_secs(self.start_timeout),
         };
         notes.iter().for_each(|note| say::sentence(note));
-        Unit::new(host, &machine, places, recipe, instance, options, copies, notes).run(&received)
+        let unit = Unit::new(host, &machine, places, recipe, instance, options, copies, notes);
+        unit.with(receiving).run(&received)
     }
 
-    fn copies(&self, places: &Places, instance: &Instance) -> anyhow::Result<Vec<Copy>> {
+    /// A recipe's command, if one was asked for, is ours from here on.
+    fn cook(&mut self) -> anyhow::Result<Option<recipe::Cooked>> {
+        let Some(recipe) = self.recipe else { return Ok(None) };
+        let default = if rustix::process::geteuid().is_root() { 80 } else { 8080 };
+        let port = match self.port[..] {
+            [] => default,
+            [port] => port,
+            _ => bail!("--port: a recipe listens on one port; give one"),
+        };
+        let cooked = recipe.cook(self.root.as_deref(), port)?;
+        self.port = vec![port];
+        self.command.clone_from(&cooked.command);
+        Ok(Some(cooked))
+    }
+
+    fn copies(
+        &self,
+        places: &Places,
+        instance: &Instance,
+        words: Option<&[(&'static str, String)]>,
+    ) -> anyhow::Result<Vec<Copy>> {
         let nr_copies = places.homes.len();
         let copy = |number: usize| {
             let directory = instance.of_copy(number);
             let binding = places.binding(number);
             let node = places.domains[places.homes[number]].node_os_id.0;
             let cpus = binding.cpus.to_string();
-            let values = Values::new(number, nr_copies, node, &cpus, &directory);
+            let mut values = Values::new(number, nr_copies, node, &cpus, &directory);
+            if let Some(words) = words {
+                values = values.with(words).with(&recipe::words_for(binding.cpus.len()));
+            }
             Copy::new(number, binding, values, directory)
         };
         (0..nr_copies).map(copy).collect()

@@ -48,7 +48,7 @@ impl Outs {
     }
 
     fn empty(&mut self, socket: &Owned, chooser: Option<&Chooser>) -> std::io::Result<()> {
-        let listener = Listener::of(socket.pid, socket.fd).map_err(std::io::Error::other)?;
+        let listener = socket.listener()?;
         listener.stop()?;
         match chooser {
             Some(chooser) => {

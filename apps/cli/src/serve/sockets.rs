@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quartier_observe::{Host, Listening};
+use quartier_steer::Listener;
 
 /// A listening socket of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,13 @@ pub struct Owned {
     /// A process of the copy that has it, and as which descriptor.
     pub pid: u32,
     pub fd: i32,
+}
+
+impl Owned {
+    /// The socket, in our hands too.
+    pub fn listener(&self) -> std::io::Result<Listener> {
+        Listener::of(self.pid, self.fd, self.listening.inode).map_err(std::io::Error::other)
+    }
 }
 
 /// A copy's processes, its first one first.

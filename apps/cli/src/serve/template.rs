@@ -25,7 +25,13 @@ impl Values {
         }
     }
 
-    /// Puts them into a text. `{word}` is ours if the word has only small letters and nothing that makes it another
+    /// With words of a recipe's own.
+    pub fn with(mut self, words: &[(&'static str, String)]) -> Self {
+        self.words.extend_from_slice(words);
+        self
+    }
+
+    /// Puts them into a text. `{word}` is ours if the word has only small letters (and `_`) and nothing that makes it another
     /// language's stands before it (`%{word}`, `${word}`); `{{word}}` is `{word}`.
     pub fn fill(&self, text: &str, what: &str) -> anyhow::Result<String> {
         let mut filled = String::with_capacity(text.len());
@@ -65,7 +71,7 @@ impl Values {
 fn word(text: &str) -> Option<&str> {
     let inside = text.strip_prefix('{')?;
     let word = &inside[..inside.find('}')?];
-    let is_word = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_word = !word.is_empty() && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'_'));
     is_word.then_some(word)
 }
 

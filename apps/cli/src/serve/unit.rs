@@ -19,6 +19,7 @@ use super::instance::Instance;
 use super::looks::Looks;
 use super::outs::Outs;
 use super::places::Places;
+use super::receiving::Receiving;
 use super::report;
 use super::sockets::{Owned, Processes, Sockets};
 use crate::say;
@@ -61,6 +62,8 @@ pub struct Options {
 /// All copies.
 #[derive(Debug)]
 pub struct Unit {
+    /// Taken back before the instance's directory goes, where its journal is.
+    receiving: Option<Receiving>,
     pub host: Host,
     pub places: Places,
     pub options: Options,
@@ -108,6 +111,7 @@ impl Unit {
         };
         let steering = Steering::new(places.shape(machine));
         Self {
+            receiving: None,
             host,
             places,
             options,
@@ -133,6 +137,11 @@ impl Unit {
         }
     }
 
+    /// With settings that are taken back when all is over.
+    pub fn with(self, receiving: Option<Receiving>) -> Self {
+        Self { receiving, ..self }
+    }
+
     /// Until it is told to stop.
     pub fn run(mut self, events: &Receiver<Event>) -> anyhow::Result<ExitCode> {
         if let Some(why) = &self.why_not_steered {
@@ -156,14 +165,16 @@ impl Unit {
                 Ok(Event::Child) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => bail!("signals are watched no more"),
             }
-            self.reap();
+            // Nobody else is to be sent to a copy that has ended.
+            let has_one_ended = !self.reap().is_empty();
             self.start_due();
             self.go_on_reloading();
-            if self.looked.elapsed() >= PERIOD {
+            if has_one_ended || self.looked.elapsed() >= PERIOD {
                 self.look();
                 self.act();
             }
         }
+        drop(self.receiving.take());
         Ok(ExitCode::SUCCESS)
     }
 
@@ -336,11 +347,13 @@ impl Unit {
     }
 
     fn stop(&mut self) {
+        // Who says it twice means now.
+        let drain = if self.is_stopping { Duration::ZERO } else { self.options.drain };
         self.is_stopping = true;
         self.reloads.clear();
         for copy in &mut self.copies {
             self.outs.take_in(copy.number);
-            copy.stop(self.options.stop_signal, self.options.drain);
+            copy.stop(self.options.stop_signal, drain);
         }
     }
 
