@@ -442,7 +442,21 @@ impl Unit {
         }
     }
 
+    /// Whether somebody takes what is moved; else it would be reset.
+    fn others_serve(&self, at: usize) -> bool {
+        let Some(decision) = &self.decision else { return false };
+        let copies = self.seen.iter().zip(&decision.verdicts).enumerate();
+        copies.filter(|(other, _)| *other != at).any(|(other, (seen, verdict))| {
+            let is_alive =
+                self.copies[other].pid.is_some_and(|pid| self.host.server_process(pid).is_some());
+            seen.state == State::Listens && verdict.out.is_none() && is_alive
+        })
+    }
+
     fn empty(&mut self, at: usize) -> Option<String> {
+        if !self.others_serve(at) {
+            return None;
+        }
         let migrates = self.host.tcp_migrates() == Some(true);
         self.outs.take_out(at, &self.owned, self.chooser.as_ref(), migrates)
     }
