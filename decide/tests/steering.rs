@@ -216,7 +216,7 @@ fn a_step_of_load_is_spread_and_then_nothing_swings() {
         let (excess, swing) = (load(0) - others, swing(&course, 100));
         println!("life {life_s} s: load 0 is {:.2}, others {others:.2}, swing {swing:.3}", load(0));
         assert!(excess < 0.25 && load(0) < 1.0, "life {life_s} s: {excess}");
-        assert!(swing < 0.08, "life {life_s} s: {swing}");
+        assert!(swing < 0.1, "life {life_s} s: {swing}");
         // The nearest gets the most of it.
         let got = |at: usize| tail(&course, 100, |_, shares| shares[0][at]);
         let further = (got(2) + got(3)) / 2.0;
@@ -235,6 +235,21 @@ fn it_is_taken_back_when_the_step_is_over() {
 }
 
 #[test]
+fn nothing_is_given_away_while_there_are_cpus_to_spare() {
+    let mut world = World::new(4, 0.5);
+    let rate = world.rate(0.5);
+    let course = world.run(30.0, &[rate, 0.0, 0.0, 0.0]);
+    let kept = tail(&course, 200, |_, shares| shares[0][0]);
+    assert!(kept > 0.97, "{kept}");
+    // And what was given away is soon taken back.
+    world.run(20.0, &[4.0 * rate, 0.0, 0.0, 0.0]);
+    assert!(world.shares[0][0] < 0.7, "{}", world.shares[0][0]);
+    let idle = world.run(5.0, &[rate / 10.0, 0.0, 0.0, 0.0]);
+    let kept = tail(&idle, 5, |_, shares| shares[0][0]);
+    assert!(kept > 0.97, "{kept}");
+}
+
+#[test]
 fn a_node_that_is_slowed_down_gets_less() {
     let mut world = World::new(4, 0.5);
     let rate = world.rate(0.6);
@@ -243,7 +258,7 @@ fn a_node_that_is_slowed_down_gets_less() {
     let course = world.run(60.0, &[rate; 4]);
     let load = |at: usize| tail(&course, 100, |loads, _| loads[at]);
     println!("loads {:.2} {:.2} {:.2} {:.2}", load(0), load(1), load(2), load(3));
-    assert!(load(0) < 1.0 && swing(&course, 100) < 0.08);
+    assert!(load(0) < 1.0 && swing(&course, 100) < 0.1);
 }
 
 #[test]

@@ -5,6 +5,10 @@ use super::CopySeen;
 /// A copy may be so much more loaded than the mean of the others (of 1: all of its CPUs).
 const MARGIN: f64 = 0.1;
 
+/// Others that are less loaded count as if they were so much: while there are CPUs to spare, a connection is served at
+/// once wherever it is, and with the least effort at home.
+const OTHERS_MIN: f64 = 0.6;
+
 /// So many waiting for each CPU weigh as much as all CPUs being busy.
 const WAITING_PER_CPU: f64 = 16.0;
 
@@ -80,7 +84,7 @@ impl Law {
             (self.error, self.integral) = (0.0, 0.0);
             return;
         };
-        self.error = load - others - MARGIN;
+        self.error = load - others.max(OTHERS_MIN) - MARGIN;
         let step = INTEGRAL / self.life_s * self.error * seconds;
         self.integral = (self.integral + step).clamp(0.0, 1.0);
     }
@@ -98,7 +102,7 @@ impl Law {
     /// How much of what others spill it may get, beside others.
     pub fn room(&self, mean: Option<f64>) -> f64 {
         match (self.load, mean) {
-            (Some(load), Some(mean)) => (mean + MARGIN - load).max(0.0),
+            (Some(load), Some(mean)) => (mean.max(OTHERS_MIN) + MARGIN - load).max(0.0),
             _ => 0.0,
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! load      L = busy + waiting / (16 × CPUs), the second at most 2; smoothed over half a second
-//! error     e = L − mean L of the others − margin
+//! error     e = L − mean L of the others (but at least 0.6) − 0.1
 //! spilled   s = ½ e + ∫ kᵢ e dt, from 0 to 1
 //! ```
 //! What is spilled goes to those below the mean, the more the further below, and to one at twice the

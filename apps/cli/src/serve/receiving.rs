@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use quartier_decide::steer::{Queues, receiving};
+use quartier_decide::steer::{Queues, Setting, receiving};
 use quartier_model::CpuList;
 use quartier_observe::Host;
 use quartier_steer::receive;
@@ -52,6 +52,7 @@ impl Receiving {
                     nr_send: interface.nr_send,
                 };
                 let wanted = receiving(queues, &domains).into_iter();
+                let wanted = wanted.filter(|setting| !has_more(host, setting));
                 settings.extend(wanted.map(|setting| (setting.path, setting.value)));
             }
         }
@@ -75,6 +76,14 @@ impl Drop for Receiving {
     fn drop(&mut self) {
         undo(&self.journal);
     }
+}
+
+/// A table that is larger already stays as large.
+fn has_more(host: &Host, setting: &Setting) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let has = host.receiving(&setting.path);
+    let is_table = setting.path.ends_with("_flow_entries") || setting.path.ends_with("_flow_cnt");
+    is_table && has.and_then(|has| number(&has)) >= number(&setting.value)
 }
 
 fn undo(journal: &Path) {
