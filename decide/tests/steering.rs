@@ -10,6 +10,9 @@ const CPUS: f64 = 4.0;
 /// Connections that a copy has open at once; more wait.
 const OPEN_MAX: u32 = 400;
 
+/// As much as arrivals make, being random; a loop that is not damped overshoots by several times as much.
+const OVERSHOOT_MAX: f64 = 0.24;
+
 /// xorshift64*, good enough for arrivals.
 struct Random(u64);
 
@@ -190,6 +193,14 @@ fn swing(course: &Course, looks: usize) -> f64 {
     tail(course, looks, |_, shares| (kept(shares) - mean).powi(2)).sqrt()
 }
 
+/// How much less than in the end domain 0 keeps on the way there, over two seconds.
+fn overshoot(course: &Course) -> f64 {
+    let kept: Vec<f64> = course.iter().map(|(_, _, shares)| shares[0][0]).collect();
+    let mean = |kept: &[f64]| kept.iter().sum::<f64>() / kept.len() as f64;
+    let least = kept.windows(20).map(mean).fold(1.0, f64::min);
+    mean(&kept[kept.len() - 100..]) - least
+}
+
 #[test]
 fn where_all_are_alike_everybody_keeps_what_is_his() {
     for (busy, life_s) in [(0.05, 0.05), (0.6, 0.05), (0.6, 10.0), (1.3, 1.0)] {
@@ -214,9 +225,14 @@ fn a_step_of_load_is_spread_and_then_nothing_swings() {
         let load = |at: usize| tail(&course, 100, |loads, _| loads[at]);
         let others = (load(1) + load(2) + load(3)) / 3.0;
         let (excess, swing) = (load(0) - others, swing(&course, 100));
-        println!("life {life_s} s: load 0 is {:.2}, others {others:.2}, swing {swing:.3}", load(0));
+        let overshoot = overshoot(&course);
+        println!(
+            "life {life_s} s: load 0 is {:.2}, others {others:.2}, swing {swing:.3}, overshoot {overshoot:.3}",
+            load(0)
+        );
         assert!(excess < 0.25 && load(0) < 1.0, "life {life_s} s: {excess}");
         assert!(swing < 0.1, "life {life_s} s: {swing}");
+        assert!(overshoot < OVERSHOOT_MAX, "life {life_s} s: {overshoot}");
         // The nearest gets the most of it.
         let got = |at: usize| tail(&course, 100, |_, shares| shares[0][at]);
         let further = (got(2) + got(3)) / 2.0;
