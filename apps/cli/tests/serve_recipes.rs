@@ -107,6 +107,11 @@ fn apache_with_php_needs_no_file_of_ours() {
 }
 
 #[test]
+fn apache_may_have_a_process_for_each_connection() {
+    check("apache-prefork-php", "apache2");
+}
+
+#[test]
 fn memcached_is_refused_with_the_reason() {
     let output =
         Command::new(common::quartier()).args(["serve", "--recipe", "memcached"]).output().unwrap();

@@ -14,6 +14,8 @@ use super::together::Part;
 pub enum Name {
     /// Apache httpd (event) with PHP-FPM
     ApachePhp,
+    /// Apache httpd (prefork) with PHP-FPM
+    ApachePreforkPhp,
     /// nginx with PHP-FPM
     NginxPhp,
     /// Refused, with the reason
@@ -32,7 +34,7 @@ pub struct Cooked {
 /// Each copy has so many PHP processes for each of its CPUs.
 const CHILDREN_PER_CPU: usize = 4;
 
-/// Apache has a process with so many threads for each CPU (`ThreadsPerChild` in its file).
+/// Apache has so many threads for each CPU: of one process, or each of its own.
 const THREADS_PER_CPU: usize = 64;
 
 /// Debian's user for web servers.
@@ -52,6 +54,7 @@ impl Name {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ApachePhp => "apache-php",
+            Self::ApachePreforkPhp => "apache-prefork-php",
             Self::NginxPhp => "nginx-php",
             Self::Memcached => "memcached",
         }
@@ -76,7 +79,9 @@ impl Name {
         };
         let config = format!("{{dir}}/{web}.conf");
         let web_command: Vec<&str> = match self {
-            Self::ApachePhp => vec![&web_path, "-DFOREGROUND", "-f", &config],
+            Self::ApachePhp | Self::ApachePreforkPhp => {
+                vec![&web_path, "-DFOREGROUND", "-f", &config]
+            }
             _ => vec![&web_path, "-c", &config],
         };
         let parts = [
@@ -94,14 +99,14 @@ impl Name {
                 Config::Text("php.conf", include_str!("recipes/php.conf").to_owned()),
                 Config::Text("parts.json", serde_json::to_string(&parts)?),
             ],
-            words: words(port, root, &modules.display().to_string()),
+            words: words(self, port, root, &modules.display().to_string()),
         })
     }
 
     /// The web server, what stops and reloads it, and its configuration.
     fn web(self) -> Option<(&'static str, &'static str, &'static str, &'static str)> {
         match self {
-            Self::ApachePhp => {
+            Self::ApachePhp | Self::ApachePreforkPhp => {
                 Some(("apache2", "WINCH", "USR1", include_str!("recipes/apache.conf")))
             }
             Self::NginxPhp => Some(("nginx", "QUIT", "HUP", include_str!("recipes/nginx.conf"))),
@@ -111,10 +116,12 @@ impl Name {
 }
 
 fn web_file(name: Name) -> &'static str {
-    if name == Name::ApachePhp { "apache2.conf" } else { "nginx.conf" }
+    if name == Name::NginxPhp { "nginx.conf" } else { "apache2.conf" }
 }
 
-fn words(port: u16, root: String, modules: &str) -> Vec<(&'static str, String)> {
+fn words(name: Name, port: u16, root: String, modules: &str) -> Vec<(&'static str, String)> {
+    let (mpm, threads_each) =
+        if name == Name::ApachePreforkPhp { ("prefork", 1) } else { ("event", THREADS_PER_CPU) };
     // Only root can become somebody else.
     let is_root = rustix::process::geteuid().is_root();
     let line = |text: String| if is_root { text } else { String::new() };
@@ -122,6 +129,8 @@ fn words(port: u16, root: String, modules: &str) -> Vec<(&'static str, String)> 
         ("port", port.to_string()),
         ("root", root),
         ("modules", modules.to_owned()),
+        ("mpm", mpm.to_owned()),
+        ("threads_each", threads_each.to_string()),
         ("user_nginx", line(format!("user {USER};"))),
         ("user_apache", line(format!("User {USER}\nGroup {USER}"))),
         (

@@ -1,20 +1,22 @@
 //! All copies as one: started, watched and steered, reloaded, drained and stopped.
 
+mod lives;
+mod watch;
+
 use std::collections::VecDeque;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use quartier_decide::steer::{CopySeen, Decision, State, Steering, Why};
+use quartier_decide::steer::{CopySeen, Decision, Steering};
 use quartier_model::Machine;
 use quartier_observe::{Host, Listening};
-use rustix::process::{Signal, WaitOptions};
+use rustix::process::Signal;
 
 use super::ReloadBy;
 use super::chooser::Chooser;
-use super::copy::{Copy, Life, Recipe};
+use super::copy::{Copy, Recipe};
 use super::instance::Instance;
 use super::looks::Looks;
 use super::outs::Outs;
@@ -32,12 +34,6 @@ const START_PERIOD: Duration = Duration::from_millis(20);
 
 /// A server that listens on several ports opens one after the other: it is ready when so long no other came.
 const READY_AFTER: Duration = Duration::from_millis(100);
-
-/// Processes and sockets of others are looked through, and the status is written, once in so many looks.
-const SLOW_LOOKS: u64 = 10;
-
-/// A copy that was told to reload is believed to have after this.
-const RELOADED_AFTER: Duration = Duration::from_secs(1);
 
 /// What the unit is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,221 +247,6 @@ impl Unit {
         match self.recipe.ports.iter().find(|port| !has(port)) {
             Some(port) => format!("other ports than {port}, if any,"),
             None => "no port".to_owned(),
-        }
-    }
-
-    /// Waits for whoever has ended, of whichever copy, and gives how the first processes of copies did.
-    fn reap(&mut self) -> Vec<String> {
-        let mut told = Vec::new();
-        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            let pid = pid.as_raw_nonzero().get() as u32;
-            let status = ExitStatus::from_raw(status.as_raw());
-            let copy = self.copies.iter_mut().find(|copy| copy.pid == Some(pid));
-            if let Some(copy) = copy {
-                self.outs.forget(copy.number);
-                told.extend(copy.has_ended(status, self.options.stop_signal));
-            }
-        }
-        // While the first starts, the caller says it.
-        if self.nr_looks > 0 {
-            told.iter().for_each(|told| say::sentence(told));
-        }
-        self.follow_ends();
-        told
-    }
-
-    /// Copies of which nothing is left are started again, or stay away.
-    fn follow_ends(&mut self) {
-        for copy in &mut self.copies {
-            copy.kill_if_late();
-            if matches!(copy.life, Life::Ending { .. }) && copy.is_gone() {
-                self.processes[copy.number].clear();
-                copy.life = Life::Down { until: None };
-                let is_reloaded = self.reloads.front() == Some(&copy.number)
-                    && self.options.reload_by == ReloadBy::Restart;
-                if self.is_stopping || self.nr_looks == 0 {
-                    continue;
-                } else if is_reloaded {
-                    copy.restart_now();
-                } else {
-                    let wait = copy.restart_later();
-                    let number = copy.number;
-                    say::sentence(&format!("copy {number} is started again in {wait:.1?}"));
-                }
-            }
-        }
-    }
-
-    fn start_due(&mut self) {
-        if self.is_stopping {
-            return;
-        }
-        for copy in self.copies.iter_mut().filter(|copy| copy.is_due()) {
-            if let Err(error) = copy.start(&self.recipe) {
-                say::sentence(&format!("copy {}: {error:#}", copy.number));
-                copy.restart_later();
-            }
-        }
-    }
-
-    fn reload(&mut self) {
-        if !self.is_stopping {
-            self.reloads = (0..self.copies.len()).collect();
-            self.reloading = None;
-        }
-    }
-
-    /// One copy after the other, so that there are always others.
-    fn go_on_reloading(&mut self) {
-        let Some(&at) = self.reloads.front() else { return };
-        let copy = &mut self.copies[at];
-        let Some(since) = self.reloading else {
-            self.reloading = Some(Instant::now());
-            let filled = copy.fill_configs(&self.recipe);
-            match (filled, self.options.reload_by) {
-                (Err(error), _) => {
-                    say::sentence(&format!("nothing is reloaded: {error:#}"));
-                    self.reloads.clear();
-                }
-                (Ok(()), ReloadBy::Restart) => {
-                    copy.stop(self.options.stop_signal, self.options.drain);
-                }
-                (Ok(()), ReloadBy::Signal(signal)) => {
-                    if let Some(pid) = copy.pid {
-                        quartier_steer::signal(pid, signal);
-                    }
-                }
-            }
-            return;
-        };
-        let is_up = matches!(copy.life, Life::Up { .. });
-        let is_over = since.elapsed() > self.options.drain + self.options.start_timeout;
-        if since.elapsed() >= RELOADED_AFTER && (is_up || is_over) {
-            self.reloads.pop_front();
-            self.reloading = None;
-        }
-    }
-
-    fn stop(&mut self) {
-        // Who says it twice means now.
-        let drain = if self.is_stopping { Duration::ZERO } else { self.options.drain };
-        self.is_stopping = true;
-        self.reloads.clear();
-        for copy in &mut self.copies {
-            self.outs.take_in(copy.number);
-            copy.stop(self.options.stop_signal, drain);
-        }
-    }
-
-    fn all_gone(&self) -> bool {
-        self.copies.iter().all(|copy| copy.pid.is_none())
-    }
-
-    fn find_processes(&mut self) {
-        for copy in &self.copies {
-            self.processes[copy.number] =
-                copy.pid.map(|pid| self.host.server_processes(pid)).unwrap_or_default();
-        }
-    }
-
-    /// Gives who else listens on the same addresses.
-    fn find_sockets(&mut self) -> Vec<Listening> {
-        let Ok(listening) = self.host.listening(std::process::id()) else { return Vec::new() };
-        let (owned, strangers) =
-            self.sockets.look(&listening, &self.processes, &self.recipe.ports, &self.host);
-        self.owned = owned;
-        for copy in &mut self.copies {
-            if self.owned.iter().any(|socket| socket.copy == copy.number) {
-                copy.is_up();
-            }
-        }
-        strangers
-    }
-
-    fn look(&mut self) {
-        let seconds = std::mem::replace(&mut self.looked, Instant::now()).elapsed().as_secs_f64();
-        let starts = self.copies.iter().any(|copy| matches!(copy.life, Life::Starting { .. }));
-        if starts || self.nr_looks.is_multiple_of(SLOW_LOOKS) {
-            self.find_processes();
-            self.sockets.forget_foreign();
-        }
-        self.nr_looks += 1;
-        self.find_sockets();
-        if let Some(chooser) = &mut self.chooser {
-            for complaint in chooser.follow(&self.owned) {
-                self.note(complaint);
-            }
-        }
-        let given = self.chooser.as_ref().map(Chooser::given);
-        self.seen = self.looks.look(
-            &self.host,
-            &self.places,
-            &self.copies,
-            &self.processes,
-            &self.owned,
-            given,
-        );
-        self.decision = Some(self.steering.look(seconds, &self.seen));
-    }
-
-    fn act(&mut self) {
-        let Some(decision) = self.decision.clone() else { return };
-        if let Some(chooser) = &mut self.chooser
-            && let Err(error) = chooser.write(&decision.shares)
-        {
-            self.note(format!(
-                "connections go where they went: the table cannot be written: {error}"
-            ));
-        }
-        for (at, verdict) in decision.verdicts.iter().enumerate() {
-            self.move_waiting(at, verdict.out);
-        }
-        if self.nr_looks % SLOW_LOOKS == 1
-            && let Err(error) = report::write(self)
-        {
-            say::sentence(&format!("{error:#}"));
-        }
-    }
-
-    /// What waits at a copy that is out goes to others, as often as something does.
-    fn move_waiting(&mut self, at: usize, out: Option<Why>) {
-        let waits = self.seen[at].waiting.is_some_and(|waiting| waiting > 0);
-        let steers = self.chooser.is_some();
-        let complaint = match out {
-            Some(Why::Stopped) if waits || !steers => self.empty(at),
-            Some(Why::Stalled) if waits && steers => self.empty(at),
-            _ if self.seen[at].state != State::Stopped => self.outs.take_in(at),
-            _ => None,
-        };
-        if let Some(complaint) = complaint {
-            self.note(complaint);
-        }
-    }
-
-    /// Whether somebody takes what is moved; else it would be reset.
-    fn others_serve(&self, at: usize) -> bool {
-        let Some(decision) = &self.decision else { return false };
-        let copies = self.seen.iter().zip(&decision.verdicts).enumerate();
-        copies.filter(|(other, _)| *other != at).any(|(other, (seen, verdict))| {
-            let is_alive =
-                self.copies[other].pid.is_some_and(|pid| self.host.server_process(pid).is_some());
-            seen.state == State::Listens && verdict.out.is_none() && is_alive
-        })
-    }
-
-    fn empty(&mut self, at: usize) -> Option<String> {
-        if !self.others_serve(at) {
-            return None;
-        }
-        let migrates = self.host.tcp_migrates() == Some(true);
-        self.outs.take_out(at, &self.owned, self.chooser.as_ref(), migrates)
-    }
-
-    /// Said once, and kept for the status.
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            say::sentence(&note);
-            self.notes.push(note);
         }
     }
 }
