@@ -1,7 +1,8 @@
 //! What servers do: who listens where, how many connections wait there, and the processes of a server.
 //!
 //! From `proc/PID/net/tcp`, not from netlink's `sock_diag`: a file can be below any root. What listens
-//! stands first in it, so reading ends where connections begin, however many there are.
+//! stands first in it, so reading ends where connections begin; the kernel looks for some of those all
+//! the same, which takes milliseconds on a large machine, so this is not for every look.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -81,10 +82,11 @@ impl Host {
             for line in BufReader::new(file.take(TABLE_BYTES_MAX)).lines().skip(1) {
                 let line = line.map_err(|cause| self.unreadable(&path, cause))?;
                 nr_bytes += line.len() as u64 + 1;
-                let Some(socket) = Socket::parse(&line) else { continue };
-                if socket.state == ESTABLISHED && ports.contains(&socket.address.port()) {
-                    found.insert(socket.inode);
+                if line.split_ascii_whitespace().nth(3) != Some(ESTABLISHED) {
+                    continue;
                 }
+                let socket = Socket::parse(&line).filter(|it| ports.contains(&it.address.port()));
+                found.extend(socket.map(|socket| socket.inode));
             }
         }
         // Inode 0: it waits to be accepted.

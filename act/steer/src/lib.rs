@@ -14,6 +14,6 @@ mod start;
 
 pub use bpf::Error;
 pub use group::{Chosen, Group, Tables};
-pub use listener::{Listener, ListenerError};
+pub use listener::{Listener, ListenerError, Queue};
 pub use program::SLOTS;
 pub use start::{Binding, signal, signal_all, start};

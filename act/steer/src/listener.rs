@@ -1,13 +1,22 @@
 //! A listening socket of another process, in our hands too.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use thiserror::Error;
 
-/// As many as the kernel allows (`net.core.somaxconn` is the limit): the server's own number cannot be asked for.
-const BACKLOG: i32 = i32::MAX;
+/// `TCP_LISTEN` (Linux include/net/tcp_states.h).
+const LISTENS: u8 = 10;
+
+/// What waits at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Connections that wait to be accepted.
+    pub waiting: u32,
+    /// As many may.
+    pub waiting_max: u32,
+}
 
 /// Why a socket of a copy cannot be had.
 #[derive(Debug, Error)]
@@ -58,8 +67,30 @@ impl Listener {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn listen(&self) -> std::io::Result<()> {
-        Ok(rustix::net::listen(&self.0, BACKLOG)?)
+    pub fn listen(&self, waiting_max: u32) -> std::io::Result<()> {
+        Ok(rustix::net::listen(&self.0, waiting_max.try_into().unwrap_or(i32::MAX))?)
+    }
+
+    /// What waits here; `None`: it does not listen. (/proc tells it too, and the kernel goes through all connections for
+    /// that, each time.)
+    #[must_use]
+    pub fn queue(&self) -> Option<Queue> {
+        // SAFETY: all-zero is a valid tcp_info, which is numbers.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes.
+        let result = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut info).cast(),
+                &raw mut len,
+            )
+        };
+        // Of a socket that listens these two are its queue (Linux net/ipv4/tcp.c, tcp_get_info).
+        let queue = Queue { waiting: info.tcpi_unacked, waiting_max: info.tcpi_sacked };
+        (result == 0 && info.tcpi_state == LISTENS).then_some(queue)
     }
 }
 

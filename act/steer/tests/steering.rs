@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use quartier_steer::{Error, Group, Listener, SLOTS, Tables};
+use quartier_steer::{Error, Group, Listener, Queue, SLOTS, Tables};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 /// A socket that listens on the address, with others.
@@ -125,8 +125,11 @@ fn what_waits_at_a_socket_that_stops_is_moved_and_answered() {
     let own = std::process::id();
     assert!(Listener::of(own, first.as_raw_fd(), inode + 1).is_err(), "another file by now");
     let held = Listener::of(own, first.as_raw_fd(), inode).unwrap();
+    assert_eq!(held.queue(), Some(Queue { waiting: 20, waiting_max: 64 }));
     held.stop().unwrap();
-    held.listen().unwrap();
+    assert_eq!(held.queue(), None);
+    held.listen(64).unwrap();
+    assert_eq!(held.queue(), Some(Queue { waiting: 0, waiting_max: 64 }));
     assert_eq!(accept_all(&first), 0);
     second.set_nonblocking(true).unwrap();
     let mut nr_answered = 0;

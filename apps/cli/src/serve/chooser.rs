@@ -124,7 +124,7 @@ impl Chooser {
         let members = self.groups.get(&socket.listening.address);
         let member = members.and_then(|it| Some((it, it.sockets.get(&socket.listening.inode)?)));
         let Some((members, member)) = member else { return Ok(()) };
-        let listener = socket.listener()?;
+        let listener = socket.listener().map_err(std::io::Error::other)?;
         members.group.insert(member.number, listener.as_fd())
     }
 }

@@ -1,6 +1,7 @@
 //! What is seen of each copy, as the loop wants it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use quartier_decide::dqdt::Usage;
 use quartier_decide::steer::{CopySeen, State};
@@ -13,8 +14,10 @@ use super::places::Places;
 use super::sockets::{Owned, Processes};
 use crate::busy::{self, AllTimes};
 
-/// Open connections are counted once in so many looks.
-const COUNTED_LOOKS: u64 = 10;
+/// Open connections are counted once a second, or as rarely as it takes for that to be a part in so many of one CPU:
+/// those that are closed but not forgotten (`TIME_WAIT`) stand among them, tens of thousands of a busy server.
+const COUNTED_EVERY: Duration = Duration::from_secs(1);
+const COUNTED_PART: u32 = 300;
 
 /// Clock ticks of /proc a second.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -22,7 +25,8 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Differences need what was before.
 #[derive(Debug, Default)]
 pub struct Looks {
-    nr_looks: u64,
+    /// When open connections are counted next.
+    next_count: Option<Instant>,
     times: AllTimes,
     ticks: Vec<BTreeMap<u32, u64>>,
     arrived: Option<Vec<u64>>,
@@ -42,16 +46,17 @@ impl Looks {
     ) -> Vec<CopySeen> {
         let busy = self.busy(host, places);
         let arrived = self.arrived(given, copies.len());
-        if self.nr_looks.is_multiple_of(COUNTED_LOOKS) {
+        let began = Instant::now();
+        if self.next_count.is_none_or(|next| next <= began) {
             self.open = open(host, processes, owned);
+            self.next_count = Some(began + COUNTED_EVERY.max(COUNTED_PART * began.elapsed()));
         }
-        self.nr_looks += 1;
         self.ticks.resize(copies.len(), BTreeMap::new());
         let mut seen = Vec::new();
         for (at, copy) in copies.iter().enumerate() {
             let (is_stopped, worked_s) = self.worked(host, at, &processes[at]);
             let sockets = owned.iter().filter(|socket| socket.copy == at);
-            let waiting: Vec<u32> = sockets.map(|socket| socket.listening.waiting).collect();
+            let waiting: Vec<Option<u32>> = sockets.map(|socket| socket.waiting).collect();
             let state = match copy.life {
                 Life::Up { .. } if is_stopped => State::Stopped,
                 Life::Up { .. } if !waiting.is_empty() => State::Listens,
@@ -59,7 +64,11 @@ impl Looks {
             };
             seen.push(CopySeen {
                 state,
-                waiting: (!waiting.is_empty()).then(|| waiting.iter().sum()),
+                waiting: waiting
+                    .iter()
+                    .copied()
+                    .sum::<Option<u32>>()
+                    .filter(|_| !waiting.is_empty()),
                 open: self.open.get(at).copied().flatten(),
                 arrived: arrived.as_ref().map(|arrived| arrived[at]),
                 worked_s,

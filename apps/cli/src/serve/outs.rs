@@ -1,8 +1,9 @@
 //! Copies that are taken out: what waits at them goes to others.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-use quartier_steer::Listener;
+use quartier_steer::{Listener, Queue};
 
 use super::chooser::Chooser;
 use super::sockets::Owned;
@@ -12,7 +13,15 @@ use super::sockets::Owned;
 pub struct Outs {
     /// Without our program the kernel would go on giving them connections, so they are closed to it until
     /// their copy is back. By copy.
-    closed: BTreeMap<usize, Vec<(Owned, Listener)>>,
+    closed: BTreeMap<usize, Vec<Closed>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Closed {
+    address: SocketAddr,
+    listener: Listener,
+    queue: Queue,
 }
 
 impl Outs {
@@ -48,15 +57,17 @@ impl Outs {
     }
 
     fn empty(&mut self, socket: &Owned, chooser: Option<&Chooser>) -> std::io::Result<()> {
-        let listener = socket.listener()?;
+        let listener = socket.listener().map_err(std::io::Error::other)?;
+        let Some(queue) = listener.queue() else { return Ok(()) };
         listener.stop()?;
         match chooser {
             Some(chooser) => {
-                listener.listen()?;
+                listener.listen(queue.waiting_max)?;
                 chooser.insert_again(socket)
             }
             None => {
-                self.closed.entry(socket.copy).or_default().push((*socket, listener));
+                let closed = Closed { address: socket.listening.address, listener, queue };
+                self.closed.entry(socket.copy).or_default().push(closed);
                 Ok(())
             }
         }
@@ -65,9 +76,8 @@ impl Outs {
     /// A copy is back.
     pub fn take_in(&mut self, copy: usize) -> Option<String> {
         let mut complaint = None;
-        for (socket, listener) in self.closed.remove(&copy).into_iter().flatten() {
-            if let Err(error) = listener.listen() {
-                let address = socket.listening.address;
+        for Closed { address, listener, queue } in self.closed.remove(&copy).into_iter().flatten() {
+            if let Err(error) = listener.listen(queue.waiting_max) {
                 complaint = Some(format!("copy {copy} could not be given {address} back: {error}"));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quartier_observe::{Host, Listening};
-use quartier_steer::Listener;
+use quartier_steer::{Listener, ListenerError};
 
 /// A listening socket of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,12 +13,29 @@ pub struct Owned {
     /// A process of the copy that has it, and as which descriptor.
     pub pid: u32,
     pub fd: i32,
+    /// Connections that wait there, as of the last look.
+    pub waiting: Option<u32>,
 }
 
 impl Owned {
     /// The socket, in our hands too.
-    pub fn listener(&self) -> std::io::Result<Listener> {
-        Listener::of(self.pid, self.fd, self.listening.inode).map_err(std::io::Error::other)
+    pub fn listener(&self) -> Result<Listener, ListenerError> {
+        Listener::of(self.pid, self.fd, self.listening.inode)
+    }
+
+    /// Looks what waits there; `false`: it does not listen any more.
+    pub fn look(&mut self) -> bool {
+        match self.listener() {
+            Ok(listener) => {
+                self.waiting = listener.queue().map(|queue| queue.waiting);
+                self.waiting.is_some()
+            }
+            Err(ListenerError::Another { .. }) => false,
+            Err(ListenerError::NotOurs { .. }) => {
+                self.waiting = None;
+                true
+            }
+        }
     }
 }
 
@@ -63,7 +80,7 @@ impl Sockets {
             |socket: &&Listening| ports.is_empty() || ports.contains(&socket.address.port());
         let owned = |listening: &Listening| {
             let (copy, pid, fd) = *self.known.get(&listening.inode)?;
-            Some(Owned { listening: *listening, copy, pid, fd })
+            Some(Owned { listening: *listening, copy, pid, fd, waiting: Some(listening.waiting) })
         };
         let ours: Vec<Owned> = listening.iter().filter(is_asked).filter_map(owned).collect();
         let addresses: BTreeSet<_> = ours.iter().map(|owned| owned.listening.address).collect();

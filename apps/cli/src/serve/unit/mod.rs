@@ -79,6 +79,8 @@ pub struct Unit {
     outs: Outs,
     nr_looks: u64,
     looked: Instant,
+    /// When it is looked for sockets next.
+    next_find: Option<Instant>,
     /// To be reloaded, and since when the first of them is.
     reloads: VecDeque<usize>,
     reloading: Option<Instant>,
@@ -127,6 +129,7 @@ impl Unit {
             outs: Outs::default(),
             nr_looks: 0,
             looked: Instant::now(),
+            next_find: None,
             reloads: VecDeque::new(),
             reloading: None,
             is_stopping: false,

@@ -1,6 +1,6 @@
 //! What is seen, what is decided, and what is done about it, ten times a second.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quartier_decide::steer::{State, Why};
 use quartier_observe::Listening;
@@ -13,6 +13,11 @@ use crate::serve::report;
 
 /// Processes and sockets of others are looked through, and the status is written, once in so many looks.
 const SLOW_LOOKS: u64 = 10;
+
+/// New sockets of copies that are up already are looked for once a second, or as rarely as it takes for that to be a part
+/// in so many of one CPU: the kernel goes through all connections for it.
+const FOUND_EVERY: Duration = Duration::from_secs(1);
+const FOUND_PART: u32 = 300;
 
 impl Unit {
     pub(super) fn find_processes(&mut self) {
@@ -39,12 +44,18 @@ impl Unit {
     pub(super) fn look(&mut self) {
         let seconds = std::mem::replace(&mut self.looked, Instant::now()).elapsed().as_secs_f64();
         let starts = self.copies.iter().any(|copy| matches!(copy.life, Life::Starting { .. }));
-        if starts || self.nr_looks.is_multiple_of(SLOW_LOOKS) {
+        let stay = self.owned.iter_mut().fold(true, |stay, socket| socket.look() && stay);
+        let is_due = self.next_find.is_none_or(|next| next <= self.looked);
+        if starts || !stay || self.nr_looks.is_multiple_of(SLOW_LOOKS) {
             self.find_processes();
-            self.sockets.forget_foreign();
         }
         self.nr_looks += 1;
-        self.find_sockets();
+        if starts || !stay || is_due {
+            let began = Instant::now();
+            self.sockets.forget_foreign();
+            self.find_sockets();
+            self.next_find = Some(began + FOUND_EVERY.max(FOUND_PART * began.elapsed()));
+        }
         if let Some(chooser) = &mut self.chooser {
             for complaint in chooser.follow(&self.owned) {
                 self.note(complaint);
