@@ -1,4 +1,4 @@
-//! Instructions of the kernel's virtual machine, as few as [`program`](crate::program) needs
+//! Instructions of the kernel's virtual machine, as few as `program` needs
 //! (Linux Documentation/bpf/standardization/instruction-set.rst).
 
 /// One of the eleven registers.

@@ -1,7 +1,7 @@
 //! Copies of a server on their nodes, and which of them gets a connection.
 //!
 //! A [`Group`] is the sockets that listen on one address and port. The kernel asks our program
-//! ([`program`]) which of them a connection goes to; the program looks the answer up in a table that
+//! (`program`) which of them a connection goes to; the program looks the answer up in a table that
 //! the control loop writes. So the kernel decides nothing, and what it does takes some forty instructions.
 
 mod bpf;

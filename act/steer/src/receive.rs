@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keptthat_cannot_be_written_or_read_stops_it() {
+    fn a_journal_that_cannot_be_written_or_read_stops_it() {
         let (root, journal) = root();
         let nowhere = root.path().join("nowhere/journal");
         assert!(apply(root.path(), &settings(), &nowhere, |_| ()).is_err());

@@ -366,3 +366,38 @@ fn how_packets_are_received_is_taken_back_also_after_a_kill() {
         assert_eq!(lines("before"), lines("after"), "{how}");
     }
 }
+
+/// In a network namespace, whose settings are its own.
+const MIGRATE: &str = r#"
+    mount -t sysfs sysfs /sys; ip link set lo up; sysctl -q -w net.ipv4.tcp_migrate_req=1
+    $1 serve --name $2 --copies 2 --choose kernel -- $3 8080 1 & unit=$!
+    both() { $1 serve status --name $2 --json 2>/dev/null | grep -c '"state": "serves"'; }
+    for look in $(seq 100); do [ "$(both $1 $2)" = 2 ] && break; sleep 0.1; done
+    first=$($1 serve status --name $2 --json | sed -n 's/.*"pid": \([0-9]*\),/\1/p' | sed -n 2p)
+    /bin/kill -s STOP -- -$first; sleep 2
+    timeout 5 $3 get 8080 30 | sed 's/^/stopped /'
+    /bin/kill -s CONT -- -$first; sleep 1
+    timeout 5 $3 get 8080 60 | sed 's/^/back /'
+    kill $unit; wait $unit
+"#;
+
+#[test]
+fn without_our_program_a_stopped_copy_is_closed_where_the_kernel_moves_what_waits() {
+    if !rustix::process::geteuid().is_root() || !has_two_cpus() {
+        println!("skipped: only root has network namespaces");
+        return;
+    }
+    let name = format!("test-migrate-{}", std::process::id());
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "sh", "-c", MIGRATE, "sh"])
+        .arg(common::quartier())
+        .args([&name, &serves()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    let stopped = common::lines(&text, "stopped");
+    assert!(stopped.len() == 30 && stopped.iter().all(|line| line.starts_with("copy 1 ")));
+    let back = common::lines(&text, "back");
+    assert!(back.len() == 60 && back.iter().any(|line| line.starts_with("copy 0 ")), "{back:?}");
+}

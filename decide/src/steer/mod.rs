@@ -2,7 +2,7 @@
 //!
 //! Every look brings what is seen of each copy and gives, for every domain (a node, or a last-level
 //! cache), the part of its connections that each copy is to get. A domain's own copies get them all,
-//! but for what the loop spills: [`law`] says how much of it, [`health`] who gets none.
+//! but for what the loop spills: `law` says how much of it, `health` who gets none.
 //!
 //! ```text
 //! load      L = busy + waiting / (16 × CPUs), the second at most 2; smoothed over half a second
