@@ -72,9 +72,10 @@ fn check(kernel: &str) {
     }
     // Eight clients and a copy on two CPUs: the others idle, and get some.
     let busy = answers(&text, "busy");
+    assert_eq!(busy.len(), 8 * 60);
     let elsewhere = busy.iter().filter(|(_, answered)| *answered != 0).count();
     println!("{elsewhere} of {} given away", busy.len());
-    assert!(elsewhere * 10 >= busy.len(), "{elsewhere} of {}", busy.len());
+    assert!(elsewhere * 20 >= busy.len(), "{elsewhere} of {}", busy.len());
 }
 
 #[test]

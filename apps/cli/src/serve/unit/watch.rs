@@ -44,7 +44,8 @@ impl Unit {
     pub(super) fn look(&mut self) {
         let seconds = std::mem::replace(&mut self.looked, Instant::now()).elapsed().as_secs_f64();
         let starts = self.copies.iter().any(|copy| matches!(copy.life, Life::Starting { .. }));
-        let stay = self.owned.iter_mut().fold(true, |stay, socket| socket.look() && stay);
+        let mut stay = true;
+        self.owned.iter_mut().for_each(|socket| stay &= socket.look());
         let is_due = self.next_find.is_none_or(|next| next <= self.looked);
         if starts || !stay || self.nr_looks.is_multiple_of(SLOW_LOOKS) {
             self.find_processes();
