@@ -184,7 +184,8 @@ impl Unit {
             .with_context(|| format!("cannot write {}", self.recipe.alone.display()))?;
         self.copies[0].start(&self.recipe)?;
         let began = Instant::now();
-        let mut ready: Option<(Instant, Vec<Owned>)> = None;
+        let mut ready: Option<(Instant, usize)> = None;
+        let mut strangers_before = Vec::new();
         loop {
             match events.recv_timeout(START_PERIOD) {
                 Ok(Event::Stop) => bail!("stopped before the first copy listened"),
@@ -195,18 +196,23 @@ impl Unit {
                 bail!("{how}; what it said is above{}", self.hint_of_background());
             }
             self.find_processes();
+            self.sockets.forget_foreign();
             let strangers = self.find_sockets();
-            if let Some(stranger) = strangers.first() {
+            // A process of the copy that began in between is no stranger the next time.
+            let stays = |stranger: &&Listening| {
+                strangers_before.iter().any(|before: &Listening| before.inode == stranger.inode)
+            };
+            if let Some(stranger) = strangers.iter().find(stays) {
                 bail!(
                     "{} is in use by {} too: stop that, or serve on another port",
                     stranger.address,
                     owner(&self.host, stranger)
                 );
             }
-            let same = |(_, before): &(Instant, Vec<Owned>)| before.len() == self.owned.len();
-            let since =
-                ready.as_ref().filter(|ready| same(ready)).map_or_else(Instant::now, |it| it.0);
-            ready = Some((since, self.owned.clone()));
+            strangers_before = strangers;
+            let same = ready.filter(|(_, nr_before)| *nr_before == self.owned.len());
+            let since = same.map_or_else(Instant::now, |(since, _)| since);
+            ready = Some((since, self.owned.len()));
             if self.listens_on_all_ports() && since.elapsed() >= READY_AFTER {
                 break;
             }
@@ -220,8 +226,7 @@ impl Unit {
         }
         std::fs::remove_file(&self.recipe.alone)
             .with_context(|| format!("cannot remove {}", self.recipe.alone.display()))?;
-        let mut addresses: Vec<_> = report::addresses(&self.owned);
-        addresses.dedup();
+        let addresses = report::addresses(&self.owned);
         say::sentence(&format!(
             "{}: {} on {}",
             self.options.name,
