@@ -218,7 +218,7 @@ impl Unit {
             }
             if began.elapsed() > self.options.start_timeout {
                 bail!(
-                    "copy 0 listens on {} after {} s: give it more with --start-timeout, or see what it waits for",
+                    "copy 0 {} after {} s: give it more with --start-timeout, or see what it waits for",
                     self.missing_ports(),
                     self.options.start_timeout.as_secs()
                 );
@@ -253,8 +253,8 @@ impl Unit {
     fn missing_ports(&self) -> String {
         let has = |port: &&u16| self.owned.iter().any(|it| it.listening.address.port() == **port);
         match self.recipe.ports.iter().find(|port| !has(port)) {
-            Some(port) => format!("other ports than {port}, if any,"),
-            None => "no port".to_owned(),
+            Some(port) => format!("does not listen on port {port}"),
+            None => "listens on no port".to_owned(),
         }
     }
 }
