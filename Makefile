@@ -43,7 +43,7 @@ deps-demo: deps
 
 build: deps ## Build the command, and the libraries that it loads into programs and into QEMU
 	$(CARGO) build --profile $(PROFILE) $(LOCKED) --package quartier-cli --package quartier-daemon \
-		--package quartier-runtime --package quartier-plugin
+		--package quartier-runtime --package quartier-plugin --package quartier-reuseport
 
 demo: build deps-demo ## One real program under four policies, on a machine of four nodes, counted
 	$(XTASK) demo
@@ -101,7 +101,7 @@ stage:
 	install -m 755 "$(BUILT)/quartier" "$(DESTDIR)$(PREFIX)/bin/quartier"
 	install -m 755 "$(BUILT)/quartierd" "$(DESTDIR)$(PREFIX)/sbin/quartierd"
 	install -m 755 "$(BUILT)/libquartier_preload.so" "$(BUILT)/libquartier_plugin.so" \
-		"$(DESTDIR)$(PREFIX)/lib/quartier/"
+		"$(BUILT)/libquartier_reuseport.so" "$(DESTDIR)$(PREFIX)/lib/quartier/"
 	for section in 1 8; do \
 		install -d "$(DESTDIR)$(PREFIX)/share/man/man$$section" && \
 		install -m 644 "$(TARGET)"/pages/man/*.$$section \

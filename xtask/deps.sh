@@ -65,15 +65,18 @@ servers_folder=target/servers
 has_servers() {
     { has postgres || [ -e "$servers_folder/usr/lib/postgresql" ] || [ -e /usr/lib/postgresql ]; } &&
         { has memcached || [ -e "$servers_folder/usr/bin/memcached" ]; } &&
-        { has apache2 || [ -e "$servers_folder/usr/sbin/apache2" ]; }
+        { has apache2 || [ -e "$servers_folder/usr/sbin/apache2" ]; } &&
+        { has nginx || [ -e "$servers_folder/usr/sbin/nginx" ]; } &&
+        { [ -n "$(ls /usr/sbin/php-fpm* "$servers_folder"/usr/sbin/php-fpm* 2>/dev/null)" ]; }
 }
 
 fetch_servers() {
-    servers=$(apt-get install --simulate --no-install-recommends postgresql memcached apache2-bin apache2-utils |
+    servers=$(apt-get install --simulate --no-install-recommends postgresql memcached apache2-bin apache2-utils \
+        nginx-light php-fpm |
         awk '$1 == "Inst" { print $2 }')
     # shellcheck disable=SC2086 # A list of packages.
     unpack "$servers_folder" $servers ||
-        echo "quartier: PostgreSQL, memcached and Apache could not be fetched: \`cargo xtask servers\` needs them" >&2
+        echo "quartier: PostgreSQL, memcached, Apache, nginx and PHP could not be fetched: \`cargo xtask servers\` and the tests of recipes need them" >&2
 }
 
 # Debian's compiler wants Debian's cargo and tools; where rustup's is there, its tools are rustup's.

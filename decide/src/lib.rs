@@ -27,6 +27,7 @@ mod balancer;
 pub mod dqdt;
 pub mod policy;
 pub mod reporter;
+pub mod steer;
 mod sync;
 pub mod verdict;
 

@@ -11,7 +11,8 @@ use crate::Findings;
 /// Programs by the folder below the prefix that they are in, with the section of their pages.
 const PROGRAMS: [(&str, &str, &str); 2] = [("bin", "quartier", "1"), ("sbin", "quartierd", "8")];
 /// What `quartier` looks for in `../lib/quartier`.
-const LIBRARIES: [&str; 2] = ["libquartier_preload.so", "libquartier_plugin.so"];
+const LIBRARIES: [&str; 3] =
+    ["libquartier_preload.so", "libquartier_plugin.so", "libquartier_reuseport.so"];
 const UNIT: &str = "lib/systemd/system/quartierd.service";
 
 /// Checks a tree that was staged with this prefix, before its pages are compressed.

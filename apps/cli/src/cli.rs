@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{explain, explain_decision, gather, lab, replay, run, scale, top, topo, tree, undo};
+use crate::{
+    explain, explain_decision, gather, lab, replay, run, scale, serve, top, topo, tree, undo,
+};
 
 /// Exit status of every refusal: bad input, something missing, something not permitted.
 pub const STATUS_REFUSED: u8 = 2;
@@ -23,6 +25,8 @@ enum Command {
     Run(run::Args),
     /// Say what stops a program from scaling: run it on ever more CPUs, and find what grows
     Scale(scale::Args),
+    /// Run a copy of a server on each node, and give each connection to the node that received it
+    Serve(Box<serve::Args>),
     /// A real Linux on a machine with N nodes, under QEMU
     Lab(lab::Args),
     /// Draw a machine: nodes, CPUs, caches, memory and distances
@@ -52,6 +56,7 @@ impl Cli {
         match self.command {
             Command::Run(args) => args.run(),
             Command::Scale(args) => args.run(),
+            Command::Serve(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Topo(args) => args.run(),
             Command::Tree(args) => args.run(),

@@ -24,6 +24,7 @@ mod replay;
 mod run;
 mod say;
 mod scale;
+mod serve;
 mod strategy;
 mod top;
 mod topo;

@@ -9,6 +9,8 @@ use crate::ThreadTimes;
 pub struct Stat<'a> {
     /// At most 15 bytes, which may be any.
     pub name: &'a [u8],
+    /// `R` runs, `T` is stopped, `Z` has ended, and so on.
+    pub state: u8,
     /// 0: the kernel's first two processes have none.
     pub parent: u32,
     pub is_kernel_thread: bool,
@@ -39,6 +41,7 @@ impl<'a> Stat<'a> {
         // A name may hold parentheses itself.
         let close = text.iter().rposition(|byte| *byte == b')').filter(|close| *close > open)?;
         let mut fields = Fields { rest: &text[close + 1..], at: 2 };
+        let state = fields.field(3)?.first().copied()?;
         let parent = fields.number(4)?.try_into().ok()?;
         let flags = fields.number(9)?;
         let cpu_ticks = fields.number(14)?.checked_add(fields.number(15)?)?;
@@ -51,6 +54,7 @@ impl<'a> Stat<'a> {
         };
         Some(Self {
             name: &text[open + 1..close],
+            state,
             parent,
             is_kernel_thread: flags & KERNEL_THREAD != 0,
             cpu_ticks,
@@ -68,8 +72,8 @@ struct Fields<'a> {
     at: usize,
 }
 
-impl Fields<'_> {
-    fn number(&mut self, number: usize) -> Option<u64> {
+impl<'a> Fields<'a> {
+    fn field(&mut self, number: usize) -> Option<&'a [u8]> {
         let mut field = &[][..];
         while self.at < number {
             let from = self.rest.iter().position(|byte| *byte != b' ')?;
@@ -78,7 +82,11 @@ impl Fields<'_> {
             (field, self.rest) = (&self.rest[from..end], &self.rest[end..]);
             self.at += 1;
         }
-        unsigned(field)
+        Some(field)
+    }
+
+    fn number(&mut self, number: usize) -> Option<u64> {
+        unsigned(self.field(number)?)
     }
 }
 
@@ -114,7 +122,7 @@ mod tests {
             assert_eq!(stat.name, name.as_bytes());
             assert_eq!((stat.cpu_ticks, stat.nr_threads, stat.start_ticks), (33, 3, 555));
             assert_eq!((stat.cpu, stat.class), (CpuOsId(12), Class::Fair));
-            assert!(!stat.is_kernel_thread);
+            assert!(!stat.is_kernel_thread && stat.state == b'S');
         }
     }
 

@@ -31,7 +31,7 @@ const IMPURE: [&str; 9] = [
 ];
 
 /// Folders of libraries that live in other programs or below a command, whose streams are not theirs.
-const SILENT_FOLDERS: [&str; 8] = [
+const SILENT_FOLDERS: [&str; 10] = [
     "model/src/",
     "observe/src/",
     "decide/src/",
@@ -40,6 +40,8 @@ const SILENT_FOLDERS: [&str; 8] = [
     "act/preload/src/",
     "act/host/src/",
     "percore/src/",
+    "act/steer/src/",
+    "act/steer/preload/src/",
 ];
 
 /// Checks one Rust file.

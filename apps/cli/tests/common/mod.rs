@@ -12,7 +12,13 @@ pub fn quartier() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         // Nobody links its libraries, so the build of the tests makes none.
-        let packages = ["quartier-cli", "quartier-daemon", "quartier-runtime", "quartier-plugin"];
+        let packages = [
+            "quartier-cli",
+            "quartier-daemon",
+            "quartier-runtime",
+            "quartier-plugin",
+            "quartier-reuseport",
+        ];
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet"]);
         packages.iter().for_each(|package| _ = build.args(["--package", package]));

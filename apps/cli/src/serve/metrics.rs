@@ -1,0 +1,106 @@
+//! OpenMetrics 1.0 text. What is unknown is absent.
+
+use std::fmt::Write;
+
+use super::status::{CopyStatus, Status};
+
+/// All of it.
+pub fn text(status: &Status) -> String {
+    let mut text = String::new();
+    let mut family = |name: &str, kind: &str, help: &str, samples: Vec<(String, f64)>| {
+        let _ = writeln!(text, "# TYPE {name} {kind}\n# HELP {name} {help}");
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        for (labels, value) in samples {
+            let _ = writeln!(text, "{name}{suffix}{labels} {value}");
+        }
+    };
+    let copies = |value: &dyn Fn(&CopyStatus) -> Option<f64>| -> Vec<(String, f64)> {
+        let sample = |copy: &CopyStatus| {
+            let labels = format!("{{copy=\"{}\",node=\"{}\"}}", copy.copy, copy.node);
+            Some((labels, value(copy)?))
+        };
+        status.copies.iter().filter_map(sample).collect()
+    };
+    let is_steered = f64::from(status.why_not_steered.is_none());
+    family(
+        "quartier_serve_steered",
+        "gauge",
+        "1 if connections are steered, 0 if the kernel's hashing chooses.",
+        vec![(String::new(), is_steered)],
+    );
+    family(
+        "quartier_serve_serving",
+        "gauge",
+        "1 if the copy gets connections.",
+        copies(&|copy| Some(f64::from(copy.state == "serves"))),
+    );
+    family(
+        "quartier_serve_restarts",
+        "counter",
+        "Times that the copy was started again because it had ended.",
+        copies(&|copy| Some(copy.restarts as f64)),
+    );
+    family(
+        "quartier_serve_load",
+        "gauge",
+        "The part of the time that its CPUs are busy, and what waits for them.",
+        copies(&|copy| copy.load),
+    );
+    family(
+        "quartier_serve_spilled_ratio",
+        "gauge",
+        "The part of its own node's connections that goes elsewhere because it is more loaded.",
+        copies(&|copy| Some(copy.spilled_part)),
+    );
+    family(
+        "quartier_serve_waiting_connections",
+        "gauge",
+        "Connections that wait to be accepted.",
+        copies(&|copy| copy.waiting.map(f64::from)),
+    );
+    family(
+        "quartier_serve_open_connections",
+        "gauge",
+        "Connections that are open.",
+        copies(&|copy| copy.open.map(f64::from)),
+    );
+    family(
+        "quartier_serve_moved_connections",
+        "counter",
+        "Connections that had waited at another copy.",
+        copies(&|copy| copy.moved_here.map(|moved| moved as f64)),
+    );
+    let mut given = Vec::new();
+    if status.why_not_steered.is_none() {
+        for domain in &status.domains {
+            for (copy, count) in domain.given_to.iter().enumerate() {
+                let labels = format!(
+                    "{{received=\"{}\",cpus=\"{}\",copy=\"{copy}\"}}",
+                    domain.node, domain.cpus
+                );
+                given.push((labels, *count as f64));
+            }
+        }
+    }
+    family(
+        "quartier_serve_connections",
+        "counter",
+        "New connections, by the node that received them and the copy that they were given to.",
+        given,
+    );
+    let local = status.local_share().map(|share| (String::new(), share));
+    family(
+        "quartier_serve_local_ratio",
+        "gauge",
+        "The part of new connections that is served where it was received.",
+        local.into_iter().collect(),
+    );
+    let left = status.left_to_kernel.map(|count| (String::new(), count as f64));
+    family(
+        "quartier_serve_unsteered_connections",
+        "counter",
+        "Connections that were left to the kernel's hashing.",
+        left.into_iter().collect(),
+    );
+    text + "# EOF\n"
+}

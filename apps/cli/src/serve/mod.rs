@@ -1,0 +1,337 @@
+//! `quartier serve`: one copy of a server per node, and every connection on the node that received it.
+
+mod chooser;
+mod copy;
+mod instance;
+mod looks;
+mod metrics;
+mod outs;
+mod places;
+mod receiving;
+mod recipe;
+mod report;
+mod sockets;
+mod status;
+mod template;
+mod together;
+mod unit;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use quartier_act::Program;
+use quartier_observe::{Host, Pid};
+use rustix::process::Signal;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+
+use crate::installed;
+use crate::numbers::number;
+use crate::say;
+use copy::{Config, Copy, Recipe};
+use instance::Instance;
+use places::{Per, Places};
+use receiving::Receiving;
+use template::Values;
+use unit::{Event, Unit};
+
+const EXAMPLES: &str = "\
+Examples:
+  quartier serve --port 8080 -- ./server --listen 8080
+      A copy on each node; a connection goes to the copy on the node whose CPU received it
+  quartier serve --config nginx.conf -- nginx -g 'daemon off;' -c {dir}/nginx.conf
+      {dir} is the copy's own directory, where nginx.conf lies with {node}, {copy} filled in
+  quartier serve --recipe nginx-php --root /srv/wiki
+      nginx and PHP-FPM, one of each on each node; the system's own configuration is left alone
+  quartier serve status
+      Connections and load of each copy, and why anything is not done
+  kill -HUP PID; kill PID
+      Reload one copy after the other; let all finish what they have, and stop
+
+Exit status: 0 when stopped; 2 if it could not be started.";
+
+/// Options of `quartier serve`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// What a running `serve` does: connections and load of each copy, and why anything is not done
+    Status(status::Args),
+    /// What a recipe's copies are: programs that begin and end together
+    #[command(hide = true)]
+    Together(together::Args),
+}
+
+#[derive(Debug, clap::Args)]
+struct Serve {
+    /// What gets a copy: each NUMA node, or each last-level cache
+    #[arg(long, value_enum, default_value = "node")]
+    per: Per,
+    /// How many copies, dealt out to nodes in turn [default: one for each node]
+    #[arg(
+        long, value_name = "N", allow_negative_numbers = true, value_parser = number(1..=1024usize)
+    )]
+    copies: Option<usize>,
+    /// The ports that copies share; the start waits until there is a listener on each [default: every port
+    /// that they listen on]
+    #[arg(
+        long, value_name = "PORT", value_delimiter = ',', allow_negative_numbers = true,
+        value_parser = number(1..=u16::MAX)
+    )]
+    port: Vec<u16>,
+    /// A configuration file that each copy gets with {copy}, {copies}, {node}, {cpus} and {dir} filled in,
+    /// as {dir}/FILE
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    /// What it is called, by `quartier serve status` [default: the command's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Who chooses the copy for a connection: our program in the kernel where that is permitted, or the
+    /// kernel's own hashing, to compare
+    #[arg(long, value_enum, default_value = "auto")]
+    choose: Choose,
+    /// Have packets received on all nodes while this runs: RPS, RFS, XPS and the interrupts of queues, of these
+    /// interfaces (all that are up, if none is named); written down before, and taken back in the end
+    #[arg(
+        long, value_name = "IF", num_args = 0..=1, require_equals = true,
+        default_missing_value = receiving::ALL, value_delimiter = ','
+    )]
+    steer: Vec<String>,
+    /// What tells a copy to finish and end
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
+    stop_signal: Signal,
+    /// What tells a copy to reload, or `restart`: it is stopped and started anew
+    #[arg(long, value_name = "SIGNAL", default_value = "HUP", value_parser = ReloadBy::parse)]
+    reload_by: ReloadBy,
+    /// How long a copy may take to finish before it is killed
+    #[arg(
+        long, value_name = "SECS", default_value_t = 30, allow_negative_numbers = true,
+        value_parser = number(0..=86_400u64)
+    )]
+    drain: u64,
+    /// How long the first copy may take until it listens
+    #[arg(
+        long, value_name = "SECS", default_value_t = 30, allow_negative_numbers = true,
+        value_parser = number(1..=86_400u64)
+    )]
+    start_timeout: u64,
+    /// A server that needs no file of yours, instead of CMD: with --root, on port 80 (8080 if you are not root)
+    /// or --port
+    #[arg(long, value_enum, value_name = "RECIPE", conflicts_with_all = ["command", "config", "stop_signal", "reload_by"])]
+    recipe: Option<recipe::Name>,
+    /// The folder that a recipe serves
+    #[arg(long, value_name = "DIR", requires = "recipe")]
+    root: Option<PathBuf>,
+    /// The server and its arguments; it has to stay in the foreground
+    #[arg(last = true, required_unless_present = "recipe", value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// `--choose`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Choose {
+    /// Our program where it is permitted
+    Auto,
+    /// The kernel's own hashing
+    Kernel,
+}
+
+/// `--reload-by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReloadBy {
+    Signal(Signal),
+    Restart,
+}
+
+impl ReloadBy {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "restart" => Ok(Self::Restart),
+            _ => signal(text)
+                .map(Self::Signal)
+                .map_err(|_| format!("`{text}` is not HUP, USR1, USR2, WINCH or restart")),
+        }
+    }
+}
+
+fn signal(text: &str) -> Result<Signal, String> {
+    match text.strip_prefix("SIG").unwrap_or(text) {
+        "HUP" => Ok(Signal::HUP),
+        "INT" => Ok(Signal::INT),
+        "QUIT" => Ok(Signal::QUIT),
+        "TERM" => Ok(Signal::TERM),
+        "USR1" => Ok(Signal::USR1),
+        "USR2" => Ok(Signal::USR2),
+        "WINCH" => Ok(Signal::WINCH),
+        _ => Err(format!("`{text}` is not HUP, INT, QUIT, TERM, USR1, USR2 or WINCH")),
+    }
+}
+
+impl Args {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.what {
+            Some(What::Status(args)) => args.run(),
+            Some(What::Together(args)) => args.run(),
+            None => self.serve.run(),
+        }
+    }
+}
+
+impl Serve {
+    fn run(mut self) -> anyhow::Result<ExitCode> {
+        let cooked = self.cook()?;
+        let program = Program::find(self.command[0].as_ref(), std::env::var_os("PATH").as_deref())?;
+        let host = Host::live();
+        let machine = host.machine()?;
+        let allowed = host.process_limits(Pid::Own)?.cpus;
+        let places = Places::new(&machine, &allowed, self.per, self.copies)?;
+        let name = match (self.name.clone(), self.recipe) {
+            (Some(name), _) => name,
+            (None, Some(recipe)) => recipe.as_str().to_owned(),
+            (None, None) => name_of(&self.command[0]),
+        };
+        let instance = Instance::take(&name)?;
+        self.check_ports(&host)?;
+        let mut notes = Vec::new();
+        let library = match program.obstacle {
+            None => Some(installed::library(
+                "libquartier_reuseport.so",
+                "the library that shares ports",
+            )?),
+            Some(obstacle) => {
+                notes.push(format!(
+                    "copies share ports only where the server sets SO_REUSEPORT itself: {obstacle}"
+                ));
+                None
+            }
+        };
+        let recipe = Recipe {
+            program: program.path,
+            command: self.command.clone(),
+            configs: match &cooked {
+                Some(cooked) => cooked.configs.clone(),
+                None => self.config.iter().cloned().map(Config::File).collect(),
+            },
+            library,
+            ports: self.port.clone(),
+            alone: instance.directory.join("alone"),
+        };
+        let words = cooked.map(|cooked| cooked.words);
+        let copies = self.copies(&places, &instance, words.as_deref())?;
+        for copy in &copies {
+            copy.command(&recipe)?;
+            copy.fill_configs(&recipe)?;
+        }
+        let (events, received) = channel();
+        watch_signals(events)?;
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        let receiving = if self.steer.is_empty() {
+            None
+        } else {
+            let set = Receiving::set(&host, &places, &self.steer, &instance.directory)?;
+            notes.extend(set.1);
+            Some(set.0)
+        };
+        let options = unit::Options {
+            name,
+            steers: self.choose == Choose::Auto,
+            stop_signal: self.stop_signal,
+            reload_by: self.reload_by,
+            drain: Duration::from_secs(self.drain),
+            start_timeout: Duration::from_secs(self.start_timeout),
+        };
+        notes.iter().for_each(|note| say::sentence(note));
+        let unit = Unit::new(host, &machine, places, recipe, instance, options, copies, notes);
+        unit.with(receiving).run(&received)
+    }
+
+    /// A recipe's command, if one was asked for, is ours from here on.
+    fn cook(&mut self) -> anyhow::Result<Option<recipe::Cooked>> {
+        let Some(recipe) = self.recipe else { return Ok(None) };
+        let default = if rustix::process::geteuid().is_root() { 80 } else { 8080 };
+        let port = match self.port[..] {
+            [] => default,
+            [port] => port,
+            _ => bail!("--port: a recipe listens on one port; give one"),
+        };
+        let cooked = recipe.cook(self.root.as_deref(), port)?;
+        self.port = vec![port];
+        self.command.clone_from(&cooked.command);
+        Ok(Some(cooked))
+    }
+
+    fn copies(
+        &self,
+        places: &Places,
+        instance: &Instance,
+        words: Option<&[(&'static str, String)]>,
+    ) -> anyhow::Result<Vec<Copy>> {
+        let nr_copies = places.homes.len();
+        let copy = |number: usize| {
+            let directory = instance.of_copy(number);
+            let binding = places.binding(number);
+            let node = places.domains[places.homes[number]].node_os_id.0;
+            let cpus = binding.cpus.to_string();
+            let mut values = Values::new(number, nr_copies, node, &cpus, &directory);
+            if let Some(words) = words {
+                values = values.with(words).with(&recipe::words_for(binding.cpus.len()));
+            }
+            Copy::new(number, binding, values, directory)
+        };
+        (0..nr_copies).map(copy).collect()
+    }
+
+    /// Before anything is started. (Where no port is named, the first copy finds out.)
+    fn check_ports(&self, host: &Host) -> anyhow::Result<()> {
+        let listening = host.listening(std::process::id())?;
+        let taken = listening.iter().find(|it| self.port.contains(&it.address.port()));
+        if let Some(taken) = taken {
+            bail!(
+                "{} is in use by {}: stop that, or give another --port",
+                taken.address,
+                unit::owner(host, taken)
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The last part of a path, as far as it may be a name.
+fn name_of(command: &str) -> String {
+    let last = command.rsplit('/').next().unwrap_or_default();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let name: String = last.chars().map(|c| if is_name(c) { c } else { '-' }).collect();
+    name.trim_start_matches('.').to_owned()
+}
+
+fn watch_signals(events: Sender<Event>) -> anyhow::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD])
+        .context("cannot watch signals")?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let event = match signal {
+                SIGHUP => Event::Reload,
+                SIGCHLD => Event::Child,
+                _ => Event::Stop,
+            };
+            if events.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}

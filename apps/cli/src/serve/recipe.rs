@@ -1,0 +1,187 @@
+//! Servers that need no configuration of the user's: `--recipe`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use quartier_act::Program;
+
+use super::copy::Config;
+use super::together::Part;
+
+/// `--recipe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Name {
+    /// Apache httpd (event) with PHP-FPM
+    ApachePhp,
+    /// Apache httpd (prefork) with PHP-FPM
+    ApachePreforkPhp,
+    /// nginx with PHP-FPM
+    NginxPhp,
+    /// Refused, with the reason
+    Memcached,
+}
+
+/// What a recipe comes to.
+#[derive(Debug)]
+pub struct Cooked {
+    pub command: Vec<String>,
+    pub configs: Vec<Config>,
+    /// Words that its files have beside the usual ones, but for those that depend on the copy's CPUs.
+    pub words: Vec<(&'static str, String)>,
+}
+
+/// Each copy has so many PHP processes for each of its CPUs.
+const CHILDREN_PER_CPU: usize = 4;
+
+/// Apache has so many threads for each CPU: of one process, or each of its own.
+const THREADS_PER_CPU: usize = 64;
+
+/// Debian's user for web servers.
+const USER: &str = "www-data";
+
+/// Words of a copy with so many CPUs.
+pub fn words_for(cpus: usize) -> [(&'static str, String); 3] {
+    [
+        ("workers", cpus.to_string()),
+        ("threads", (THREADS_PER_CPU * cpus).to_string()),
+        ("children", (CHILDREN_PER_CPU * cpus).to_string()),
+    ]
+}
+
+impl Name {
+    /// The default name of the unit.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ApachePhp => "apache-php",
+            Self::ApachePreforkPhp => "apache-prefork-php",
+            Self::NginxPhp => "nginx-php",
+            Self::Memcached => "memcached",
+        }
+    }
+
+    /// Finds the programs and makes the files.
+    pub fn cook(self, root: Option<&Path>, port: u16) -> anyhow::Result<Cooked> {
+        let Some((web, stop, reload, text)) = self.web() else {
+            bail!(
+                "memcached must not be copied: each copy would know a part of the data, and who asks would \
+                 find it only by chance; run one, with its threads placed: quartier run -- memcached"
+            );
+        };
+        let root = root.context("--recipe needs --root DIR: what is to be served")?;
+        let root = checked(root)?;
+        let web_path = find(web)?;
+        let php = find_php()?;
+        let part = |command: &[&str], stop: &str, reload: &str| Part {
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            stop: stop.to_owned(),
+            reload: reload.to_owned(),
+        };
+        let config = format!("{{dir}}/{web}.conf");
+        let web_command: Vec<&str> = match self {
+            Self::ApachePhp | Self::ApachePreforkPhp => {
+                vec![&web_path, "-DFOREGROUND", "-f", &config]
+            }
+            _ => vec![&web_path, "-c", &config],
+        };
+        let parts = [
+            part(&[&php, "--nodaemonize", "--fpm-config", "{dir}/php.conf"], "QUIT", "USR2"),
+            part(&web_command, stop, reload),
+        ];
+        let modules = Path::new(&web_path).parent().and_then(Path::parent);
+        let modules = modules.map(|prefix| prefix.join("lib/apache2/modules")).unwrap_or_default();
+        let own = std::env::current_exe().context("cannot find out where quartier is")?;
+        let own = own.to_str().context("quartier lies below a folder whose name is no text")?;
+        Ok(Cooked {
+            command: [own, "serve", "together", "{dir}/parts.json"].map(str::to_owned).to_vec(),
+            configs: vec![
+                Config::Text(web_file(self), text.to_owned()),
+                Config::Text("php.conf", include_str!("recipes/php.conf").to_owned()),
+                Config::Text("parts.json", serde_json::to_string(&parts)?),
+            ],
+            words: words(self, port, root, &modules.display().to_string()),
+        })
+    }
+
+    /// The web server, what stops and reloads it, and its configuration.
+    fn web(self) -> Option<(&'static str, &'static str, &'static str, &'static str)> {
+        match self {
+            Self::ApachePhp | Self::ApachePreforkPhp => {
+                Some(("apache2", "WINCH", "USR1", include_str!("recipes/apache.conf")))
+            }
+            Self::NginxPhp => Some(("nginx", "QUIT", "HUP", include_str!("recipes/nginx.conf"))),
+            Self::Memcached => None,
+        }
+    }
+}
+
+fn web_file(name: Name) -> &'static str {
+    if name == Name::NginxPhp { "nginx.conf" } else { "apache2.conf" }
+}
+
+fn words(name: Name, port: u16, root: String, modules: &str) -> Vec<(&'static str, String)> {
+    let (mpm, threads_each) =
+        if name == Name::ApachePreforkPhp { ("prefork", 1) } else { ("event", THREADS_PER_CPU) };
+    // Only root can become somebody else.
+    let is_root = rustix::process::geteuid().is_root();
+    let line = |text: String| if is_root { text } else { String::new() };
+    vec![
+        ("port", port.to_string()),
+        ("root", root),
+        ("modules", modules.to_owned()),
+        ("mpm", mpm.to_owned()),
+        ("threads_each", threads_each.to_string()),
+        ("user_nginx", line(format!("user {USER};"))),
+        ("user_apache", line(format!("User {USER}\nGroup {USER}"))),
+        (
+            "user_php",
+            line(format!(
+                "user = {USER}\ngroup = {USER}\nlisten.owner = {USER}\nlisten.group = {USER}"
+            )),
+        ),
+    ]
+}
+
+/// A folder whose name can stand in three kinds of files.
+fn checked(root: &Path) -> anyhow::Result<String> {
+    let full = root.canonicalize().with_context(|| {
+        format!("--root {}: name the folder that is to be served", root.display())
+    })?;
+    let text = full.to_str().unwrap_or("");
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@,=".contains(c);
+    if !full.is_dir() || !text.chars().all(is_plain) || text.is_empty() {
+        bail!(
+            "--root {}: it must be a folder, and its name of letters, digits and ./_-+@,= only",
+            root.display()
+        );
+    }
+    Ok(text.to_owned())
+}
+
+/// Where programs are, and where Debian has servers, which a user's PATH leaves out.
+fn search() -> OsString {
+    let mut search = std::env::var_os("PATH").unwrap_or_default();
+    search.push(":/usr/sbin:/usr/local/sbin");
+    search
+}
+
+fn find(program: &str) -> anyhow::Result<String> {
+    let found = Program::find(OsStr::new(program), Some(&search()));
+    let found = found.with_context(|| format!("this recipe needs {program}: install it"))?;
+    let path = found.path.to_str().context("a folder on the PATH has a name that is no text")?;
+    Ok(path.to_owned())
+}
+
+/// Debian has the version in the name: the newest.
+fn find_php() -> anyhow::Result<String> {
+    let is_fpm = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or("");
+        let version = name.strip_prefix("php-fpm");
+        version.is_some_and(|it| it.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    };
+    let folders: Vec<PathBuf> = std::env::split_paths(&search()).collect();
+    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
+    let found = files.flatten().flatten().map(|entry| entry.path()).filter(is_fpm).max();
+    let found = found.context("this recipe needs PHP-FPM: install it (apt-get install php-fpm)")?;
+    Ok(found.to_str().context("a folder on the PATH has a name that is no text")?.to_owned())
+}

@@ -1,0 +1,236 @@
+//! `quartier serve status`: what a running `serve` last wrote down.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use super::{instance, metrics};
+
+/// Raised when a reader of the old form would go wrong.
+pub const STATUS_FORMAT: u32 = 1;
+
+/// Of all copies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// [`STATUS_FORMAT`].
+    pub format: u32,
+    /// What it is called.
+    pub name: String,
+    /// The process that runs the copies.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// When this was written.
+    pub unix_ms: u64,
+    /// Why the kernel's own hashing chooses the copy; `None`: our program does.
+    pub why_not_steered: Option<String>,
+    /// Where the copies listen.
+    pub addresses: Vec<String>,
+    /// In order of their numbers.
+    pub copies: Vec<CopyStatus>,
+    /// New connections, by who received them: rows in order of domains, columns of copies.
+    pub domains: Vec<DomainStatus>,
+    /// Connections that our program left to the kernel's hashing.
+    pub left_to_kernel: Option<u64>,
+    /// What was asked for and is not done, with the reason.
+    pub notes: Vec<String>,
+}
+
+/// Of one copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopyStatus {
+    /// Its number.
+    pub copy: usize,
+    /// Its node, by the kernel's number.
+    pub node: u32,
+    /// Its CPUs.
+    pub cpus: String,
+    /// Its first process.
+    pub pid: Option<u32>,
+    /// `serves`, or why it gets no connections.
+    pub state: String,
+    /// How often it was started again after it had ended.
+    pub restarts: u64,
+    /// Its load: the part of the time its CPUs are busy, and what waits.
+    pub load: Option<f64>,
+    /// The part of its own domain's connections that goes elsewhere.
+    pub spilled_part: f64,
+    /// Why.
+    pub spills_because: Option<String>,
+    /// Connections that wait to be accepted.
+    pub waiting: Option<u32>,
+    /// Connections that are open.
+    pub open: Option<u32>,
+    /// Connections that it was given.
+    pub given: Option<u64>,
+    /// Of these, from its own domain.
+    pub given_local: Option<u64>,
+    /// Connections that had waited at another copy.
+    pub moved_here: Option<u64>,
+}
+
+/// Of CPUs that receive together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainStatus {
+    /// The node, by the kernel's number.
+    pub node: u32,
+    /// Its CPUs.
+    pub cpus: String,
+    /// New connections that were received here, by the copy that they were given to.
+    pub given_to: Vec<u64>,
+}
+
+impl Status {
+    /// The part of all new connections that is served in the domain that received them.
+    #[must_use]
+    pub fn local_share(&self) -> Option<f64> {
+        let local: u64 = self.copies.iter().map(|copy| copy.given_local).sum::<Option<u64>>()?;
+        let given: u64 = self.copies.iter().map(|copy| copy.given).sum::<Option<u64>>()?;
+        let all = given + self.left_to_kernel?;
+        (all > 0).then(|| local as f64 / all as f64)
+    }
+}
+
+/// Options of `quartier serve status`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which `serve`, where there are several [default: the one there is]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// As OpenMetrics text, as in the file `metrics` beside the status
+    #[arg(long, conflicts_with = "json")]
+    metrics: bool,
+}
+
+impl Args {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let directory = find(&instance::base(), self.name.as_deref())?;
+        let status = read(&directory)?;
+        let text = match (self.json, self.metrics) {
+            (true, _) => serde_json::to_string_pretty(&status)? + "\n",
+            (_, true) => metrics::text(&status),
+            _ => text(&status),
+        };
+        use std::io::Write as _;
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The directory of the one that is asked for, or the only one that runs.
+fn find(base: &Path, name: Option<&str>) -> anyhow::Result<PathBuf> {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let mut running: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| instance::is_running(path)).collect();
+    running.sort();
+    let name_of =
+        |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let names: Vec<_> = running.iter().map(name_of).collect();
+    let remedy = "start one with `quartier serve -- CMD`, as the same user";
+    match name {
+        Some(name) => match running.iter().find(|path| name_of(path) == name) {
+            Some(path) => Ok(path.clone()),
+            None if names.is_empty() => bail!("no `quartier serve` runs here: {remedy}"),
+            None => {
+                bail!("no `quartier serve` named {name} runs here; there is {}", names.join(", "))
+            }
+        },
+        None => match running.as_slice() {
+            [path] => Ok(path.clone()),
+            [] => bail!("no `quartier serve` runs here: {remedy}"),
+            _ => bail!("several run here: say which with --name: {}", names.join(", ")),
+        },
+    }
+}
+
+/// What it last wrote.
+fn read(directory: &Path) -> anyhow::Result<Status> {
+    let path = directory.join("status.json");
+    let text = fs::read_to_string(&path).with_context(|| {
+        format!("cannot read {}: it has only just been started, so try again", path.display())
+    })?;
+    let status: Status = serde_json::from_str(&text)
+        .with_context(|| format!("{} is of another version of quartier", path.display()))?;
+    if status.format != STATUS_FORMAT {
+        bail!(
+            "{} has format {}, and this quartier reads {STATUS_FORMAT}: restart the one that serves",
+            path.display(),
+            status.format
+        );
+    }
+    Ok(status)
+}
+
+fn or_unknown<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "?".to_owned(), |value| value.to_string())
+}
+
+/// For people.
+fn text(status: &Status) -> String {
+    let mut text = format!(
+        "{} (process {}) on {}\n",
+        status.name,
+        status.pid,
+        if status.addresses.is_empty() {
+            "no port".to_owned()
+        } else {
+            status.addresses.join(", ")
+        }
+    );
+    let local = status.local_share();
+    let _ = match (&status.why_not_steered, local) {
+        (Some(why), _) => writeln!(text, "connections are not steered: {why}"),
+        (None, Some(local)) => writeln!(
+            text,
+            "{:.1} % of connections served on the node that received them",
+            100.0 * local
+        ),
+        (None, None) => writeln!(text, "no connection yet"),
+    };
+    let head = ["copy", "node", "cpus", "pid", "load", "waits", "open", "given", "local", "moved"];
+    let row = |words: [String; 10]| {
+        let [copy, node, cpus, pid, load, waits, open, given, local, moved] = words;
+        format!(
+            "{copy:>4} {node:>4} {cpus:>8} {pid:>8} {load:>5} {waits:>5} {open:>6} {given:>9} {local:>9} {moved:>6}"
+        )
+    };
+    let _ = writeln!(text, "{}  state", row(head.map(str::to_owned)));
+    for copy in &status.copies {
+        let words = [
+            copy.copy.to_string(),
+            copy.node.to_string(),
+            copy.cpus.clone(),
+            copy.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            or_unknown(copy.load.map(|load| format!("{load:.2}"))),
+            or_unknown(copy.waiting),
+            or_unknown(copy.open),
+            or_unknown(copy.given),
+            or_unknown(copy.given_local),
+            or_unknown(copy.moved_here),
+        ];
+        let because = copy.spills_because.as_ref().map(|why| format!(", {why}"));
+        let restarts = match copy.restarts {
+            0 => String::new(),
+            1 => ", restarted once".to_owned(),
+            times => format!(", restarted {times} times"),
+        };
+        let _ = writeln!(
+            text,
+            "{}  {}{}{restarts}",
+            row(words),
+            copy.state,
+            because.unwrap_or_default()
+        );
+    }
+    for note in &status.notes {
+        let _ = writeln!(text, "{note}");
+    }
+    text
+}

@@ -1,0 +1,137 @@
+//! What is seen, what is decided, and what is done about it, ten times a second.
+
+use std::time::{Duration, Instant};
+
+use quartier_decide::steer::{State, Why};
+use quartier_observe::Listening;
+
+use super::Unit;
+use crate::say;
+use crate::serve::chooser::Chooser;
+use crate::serve::copy::Life;
+use crate::serve::report;
+
+/// Processes and sockets of others are looked through, and the status is written, once in so many looks.
+const SLOW_LOOKS: u64 = 10;
+
+/// New sockets of copies that are up already are looked for once a second, or as rarely as it takes for that to be a part
+/// in so many of one CPU: the kernel goes through all connections for it.
+const FOUND_EVERY: Duration = Duration::from_secs(1);
+const FOUND_PART: u32 = 300;
+
+impl Unit {
+    pub(super) fn find_processes(&mut self) {
+        for copy in &self.copies {
+            self.processes[copy.number] =
+                copy.pid.map(|pid| self.host.server_processes(pid)).unwrap_or_default();
+        }
+    }
+
+    /// Gives who else listens on the same addresses.
+    pub(super) fn find_sockets(&mut self) -> Vec<Listening> {
+        let Ok(listening) = self.host.listening(std::process::id()) else { return Vec::new() };
+        let (owned, strangers) =
+            self.sockets.look(&listening, &self.processes, &self.recipe.ports, &self.host);
+        self.owned = owned;
+        for copy in &mut self.copies {
+            if self.owned.iter().any(|socket| socket.copy == copy.number) {
+                copy.is_up();
+            }
+        }
+        strangers
+    }
+
+    pub(super) fn look(&mut self) {
+        let seconds = std::mem::replace(&mut self.looked, Instant::now()).elapsed().as_secs_f64();
+        let starts = self.copies.iter().any(|copy| matches!(copy.life, Life::Starting { .. }));
+        let mut stay = true;
+        self.owned.iter_mut().for_each(|socket| stay &= socket.look());
+        let is_due = self.next_find.is_none_or(|next| next <= self.looked);
+        if starts || !stay || self.nr_looks.is_multiple_of(SLOW_LOOKS) {
+            self.find_processes();
+        }
+        self.nr_looks += 1;
+        if starts || !stay || is_due {
+            let began = Instant::now();
+            self.sockets.forget_foreign();
+            self.find_sockets();
+            self.next_find = Some(began + FOUND_EVERY.max(FOUND_PART * began.elapsed()));
+        }
+        if let Some(chooser) = &mut self.chooser {
+            for complaint in chooser.follow(&self.owned) {
+                self.note(complaint);
+            }
+        }
+        let given = self.chooser.as_ref().map(Chooser::given);
+        self.seen = self.looks.look(
+            &self.host,
+            &self.places,
+            &self.copies,
+            &self.processes,
+            &self.owned,
+            given,
+        );
+        self.decision = Some(self.steering.look(seconds, &self.seen));
+    }
+
+    pub(super) fn act(&mut self) {
+        let Some(decision) = self.decision.clone() else { return };
+        if let Some(chooser) = &mut self.chooser
+            && let Err(error) = chooser.write(&decision.shares)
+        {
+            self.note(format!(
+                "connections go where they went: the table cannot be written: {error}"
+            ));
+        }
+        for (at, verdict) in decision.verdicts.iter().enumerate() {
+            self.move_waiting(at, verdict.out);
+        }
+        if self.nr_looks % SLOW_LOOKS == 1
+            && let Err(error) = report::write(self)
+        {
+            say::sentence(&format!("{error:#}"));
+        }
+    }
+
+    /// What waits at a copy that is out goes to others, as often as something does.
+    pub(super) fn move_waiting(&mut self, at: usize, out: Option<Why>) {
+        let waits = self.seen[at].waiting.is_some_and(|waiting| waiting > 0);
+        let steers = self.chooser.is_some();
+        let complaint = match out {
+            Some(Why::Stopped) if waits || !steers => self.empty(at),
+            Some(Why::Stalled) if waits && steers => self.empty(at),
+            _ if self.seen[at].state != State::Stopped => self.outs.take_in(at),
+            _ => None,
+        };
+        if let Some(complaint) = complaint {
+            self.note(complaint);
+        }
+    }
+
+    /// Whether somebody takes what is moved; else it would be reset.
+    pub(super) fn others_serve(&self, at: usize) -> bool {
+        let Some(decision) = &self.decision else { return false };
+        let copies = self.seen.iter().zip(&decision.verdicts).enumerate();
+        copies.filter(|(other, _)| *other != at).any(|(other, (seen, verdict))| {
+            let is_alive =
+                self.copies[other].pid.is_some_and(|pid| self.host.server_process(pid).is_some());
+            seen.state == State::Listens && verdict.out.is_none() && is_alive
+        })
+    }
+
+    pub(super) fn empty(&mut self, at: usize) -> Option<String> {
+        if !self.others_serve(at) {
+            return None;
+        }
+        let migrates = self.host.tcp_migrates() == Some(true);
+        self.outs.take_out(at, &self.owned, self.chooser.as_ref(), migrates)
+    }
+
+    /// Said once, and kept for the status.
+    pub(super) fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            say::sentence(&note);
+            self.notes.push(note);
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! `quartier serve` with a server of several processes, on this machine: what is asked is answered while
+//! copies are reloaded, stopped and killed, and what cannot be is refused in a sentence. Loopback says
+//! nothing of where connections arrive: that is for guests (`serve_in_guests.rs`).
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Workers of each copy: each has one request in hand at most.
+const WORKERS: usize = 3;
+
+/// Nothing waits longer than this but what a stopped copy has in hand.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A running `quartier serve`, which is stopped at the end.
+struct Served {
+    process: Child,
+    name: String,
+    port: u16,
+    _folder: tempfile::TempDir,
+    said: PathBuf,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn serves() -> String {
+    common::program("serves").display().to_string()
+}
+
+impl Served {
+    fn start(options: &[&str], name: &str, micros: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let said = folder.path().join("said");
+        let port = free_port();
+        let name = format!("test-{name}-{}", std::process::id());
+        let process = Command::new(common::quartier())
+            .args(["serve", "--name", &name])
+            .args(options)
+            .args(["--", &serves(), &port.to_string(), &WORKERS.to_string(), &micros.to_string()])
+            .stdin(Stdio::null())
+            .stderr(std::fs::File::create(&said).unwrap())
+            .spawn()
+            .unwrap();
+        let served = Self { process, name, port, _folder: folder, said };
+        let is_there = || served.status().is_some_and(|status| served.serving(&status) > 0);
+        wait_for(&format!("{} to serve: {}", served.name, served.said()), is_there);
+        served
+    }
+
+    fn serving(&self, status: &Value) -> usize {
+        let copies = status["copies"].as_array().unwrap();
+        copies.iter().filter(|copy| copy["state"] == "serves").count()
+    }
+
+    fn wait_until_all_serve(&self, copies: usize) {
+        let all = || self.status().is_some_and(|status| self.serving(&status) == copies);
+        wait_for("all copies to serve", all);
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.said).unwrap_or_default()
+    }
+
+    /// None until there is one.
+    fn status(&self) -> Option<Value> {
+        let output = Command::new(common::quartier())
+            .args(["serve", "status", "--json", "--name", &self.name])
+            .output()
+            .unwrap();
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    fn pid_of(&self, copy: usize) -> Option<u32> {
+        self.status()?["copies"][copy]["pid"].as_u64().map(|pid| pid as u32)
+    }
+
+    fn signal(&self, signal: &str) {
+        send(signal, &self.process.id().to_string());
+    }
+
+    fn signal_copy(&self, signal: &str, copy: usize) {
+        if let Some(pid) = self.pid_of(copy) {
+            send(signal, &format!("-{pid}"));
+        }
+    }
+
+    /// One connection, one answer.
+    fn ask(&self) -> std::io::Result<String> {
+        ask(self.port)
+    }
+
+    fn stop(mut self) -> String {
+        self.signal("TERM");
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "{status}: {}", self.said());
+        self.said()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.process.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.signal("TERM");
+            let _ = self.process.wait();
+        }
+    }
+}
+
+fn send(signal: &str, to: &str) {
+    let _ = Command::new("kill").args(["-s", signal, "--", to]).stderr(Stdio::null()).status();
+}
+
+fn ask(port: u16) -> std::io::Result<String> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"?\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    if answer.is_empty() { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(answer) }
+}
+
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(40), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Two copies, or none: a machine with one CPU has room for one.
+fn has_two_cpus() -> bool {
+    let has = std::thread::available_parallelism().unwrap().get() >= 2;
+    if !has {
+        println!("skipped: one CPU has room for one copy");
+    }
+    has
+}
+
+#[test]
+fn copies_share_a_port_that_the_server_does_not_share() {
+    if !has_two_cpus() {
+        return;
+    }
+    let served = Served::start(&["--copies", "2"], "shares", 0);
+    served.wait_until_all_serve(2);
+    let mut answered = [0; 2];
+    for _ in 0..200 {
+        let answer = served.ask().unwrap();
+        let copy: usize = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        answered[copy] += 1;
+    }
+    assert!(answered.iter().all(|count| *count >= 30), "{answered:?}");
+    std::thread::sleep(Duration::from_millis(1500));
+    let status = served.status().unwrap();
+    if status["why_not_steered"].is_null() {
+        let given: u64 = (0..2).map(|copy| status["copies"][copy]["given"].as_u64().unwrap()).sum();
+        assert!(given >= 200, "{status}");
+    }
+    let metrics = Command::new(common::quartier())
+        .args(["serve", "status", "--metrics", "--name", &served.name])
+        .output()
+        .unwrap();
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    assert!(metrics.ends_with("# EOF\n") && metrics.contains("quartier_serve_serving{copy=\"1\""));
+    let said = served.stop();
+    assert!(said.contains(": 2 copies on 127.0.0.1:"), "{said}");
+}
+
+#[test]
+fn nothing_is_lost_but_what_a_killed_copy_had_in_hand() {
+    if !has_two_cpus() {
+        return;
+    }
+    let served = Served::start(&["--copies", "2"], "chaos", 300);
+    served.wait_until_all_serve(2);
+    if !served.status().unwrap()["why_not_steered"].is_null() {
+        println!("skipped: what waits is only moved by our program, which is not permitted here");
+        return;
+    }
+    let is_over = AtomicBool::new(false);
+    let rounds: usize =
+        std::env::var("QUARTIER_TEST_ROUNDS").ok().and_then(|it| it.parse().ok()).unwrap_or(2);
+    let (answers, failures) = std::thread::scope(|scope| {
+        let client = || {
+            let (mut answers, mut failures) = (0u64, Vec::new());
+            while !is_over.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                match served.ask() {
+                    Ok(_) => answers += 1,
+                    Err(error) => failures.push((error, began.elapsed())),
+                }
+            }
+            (answers, failures)
+        };
+        let clients: Vec<_> = (0..8).map(|_| scope.spawn(client)).collect();
+        let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
+        for round in 0..rounds {
+            served.signal("HUP");
+            pause(2500);
+            served.signal_copy("STOP", round % 2);
+            pause(1500);
+            served.signal_copy("CONT", round % 2);
+            pause(1000);
+            served.signal_copy("KILL", (round + 1) % 2);
+            pause(1500);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let results = clients.into_iter().map(|client| client.join().unwrap());
+        results.fold((0, Vec::new()), |(answers, mut failures), (more, others)| {
+            failures.extend(others);
+            (answers + more, failures)
+        })
+    });
+    let status = served.status().unwrap();
+    println!("{answers} answers, failures {failures:?}\n{status:#}\n{}", served.said());
+    assert!(answers > 500, "{answers}");
+    assert!(failures.len() <= rounds * WORKERS, "{} failures", failures.len());
+    let restarts: u64 =
+        (0..2).map(|copy| status["copies"][copy]["restarts"].as_u64().unwrap()).sum();
+    assert!(restarts >= rounds as u64, "{status}");
+    served.wait_until_all_serve(2);
+}
+
+#[test]
+fn a_rolling_restart_loses_nothing() {
+    if !has_two_cpus() {
+        return;
+    }
+    let served = Served::start(&["--copies", "2", "--reload-by", "restart"], "rolls", 100);
+    served.wait_until_all_serve(2);
+    if !served.status().unwrap()["why_not_steered"].is_null() {
+        println!("skipped: what waits is only moved by our program, which is not permitted here");
+        return;
+    }
+    let before = [served.pid_of(0), served.pid_of(1)];
+    served.signal("HUP");
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(6) {
+        served.ask().unwrap();
+    }
+    served.wait_until_all_serve(2);
+    let after = [served.pid_of(0), served.pid_of(1)];
+    assert!(before[0] != after[0] && before[1] != after[1], "{before:?} {after:?}");
+    assert_eq!(served.status().unwrap()["copies"][0]["restarts"], 0, "it was asked for");
+}
+
+#[test]
+fn without_our_program_the_kernel_chooses_and_that_is_said() {
+    if !has_two_cpus() {
+        return;
+    }
+    let served = Served::start(&["--copies", "2", "--choose", "kernel"], "kernel", 0);
+    served.wait_until_all_serve(2);
+    (0..50).for_each(|_| assert!(served.ask().is_ok()));
+    let status = served.status().unwrap();
+    assert!(status["why_not_steered"].as_str().unwrap().contains("--choose kernel"));
+    assert!(status["copies"][0]["given"].is_null(), "nobody counts, so nothing is counted");
+    let said = served.stop();
+    assert!(said.contains("connections are not steered"), "{said}");
+}
+
+/// What is said of a command line that is refused.
+fn refused(options: &[&str], command: &[&str]) -> String {
+    let name = format!("test-refused-{}", free_port());
+    let output = Command::new(common::quartier())
+        .args(["serve", "--name", &name])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
+    let ours = said.lines().filter(|line| line.starts_with("quartier: ")).collect::<Vec<_>>();
+    let ours: Vec<_> = ours.into_iter().filter(|line| !line.contains("are not steered")).collect();
+    assert_eq!(ours.len(), 1, "{said}");
+    ours[0].to_owned()
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("server.conf");
+    std::fs::write(&config, "listen 80;\npid {pids};\n").unwrap();
+    let config = config.to_str().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let serves = serves();
+    for (options, command, what) in [
+        (&["--copies", "999"][..], &["true"][..], "--copies 999: there are"),
+        (&[], &["true", "{nodes}"], "the command: there is no {nodes} to fill in"),
+        (&["--config", config], &["true"], "server.conf, line 2: there is no {pids}"),
+        (&["--config", "/nowhere"], &["true"], "cannot read /nowhere"),
+        (&["--port", &port], &["true"], "is in use by "),
+        (&[], &[&serves, &port, "1"], "copy 0 ended with status 1 before it listened anywhere"),
+        (&[], &["no-such-command"], "there is no command `no-such-command`"),
+        (&["--start-timeout", "1"], &["sleep", "60"], "copy 0 listens on no port after 1 s"),
+        (&["--stop-signal", "STOP"], &["true"], "`STOP` is not HUP, INT"),
+        (&["--reload-by", "x"], &["true"], "`x` is not HUP, USR1"),
+    ] {
+        let said = refused(options, command);
+        assert!(said.contains(what), "{options:?} {command:?}: {said}");
+    }
+}
+
+#[test]
+fn two_of_them_have_neither_one_name_nor_one_port() {
+    let served = Served::start(&["--copies", "1"], "first", 0);
+    let port = served.port.to_string();
+    let said = refused(&[], &[&serves(), &port, "1"]);
+    assert!(said.contains("ended with status 1"), "{said}");
+    let said = refused(&["--port", &port], &[&serves(), &port, "1"]);
+    assert!(said.contains("is in use by serves (process "), "{said}");
+    let again = Command::new(common::quartier())
+        .args(["serve", "--name", &served.name, "--", "true"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(said.contains(&format!("named {} runs already", served.name)), "{said}");
+    assert!(served.ask().is_ok(), "the first is as it was");
+}
+
+/// In a network namespace of its own, with a pair of interfaces that have a queue for each CPU.
+const STEER: &str = r#"
+    mount -t sysfs sysfs /sys && ip link set lo up
+    ip link add near numrxqueues 2 numtxqueues 2 type veth peer name far && ip link set near up && ip link set far up
+    look() { for file in /sys/class/net/near/queues/*/[rx]ps_*; do echo "$1 $(basename $file) $(cat $file 2>/dev/null)"; done; }
+    look before
+    $1 serve --name $2 --copies 1 --steer=near -- $3 8080 1 & unit=$!
+    for look in $(seq 100); do $1 serve status --name $2 >/dev/null 2>&1 && break; sleep 0.1; done
+    look during
+    [ $4 = killed ] && { kill -9 $unit; kill $(ss -ltnpH | sed -n 's/.*pid=\([0-9]*\).*/\1/p'); sleep 1; timeout -s TERM 2 $1 serve --name $2 -- $3 8080 1; }
+    [ $4 = stopped ] && { kill $unit; wait $unit; }
+    look after
+"#;
+
+#[test]
+fn how_packets_are_received_is_taken_back_also_after_a_kill() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root has network namespaces");
+        return;
+    }
+    for how in ["stopped", "killed"] {
+        let name = format!("test-steer-{how}-{}", std::process::id());
+        let output = Command::new("unshare")
+            .args(["--net", "--mount", "sh", "-c", STEER, "sh"])
+            .arg(common::quartier())
+            .args([&name, &serves(), how])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+        let lines = |word| common::lines(&text, word);
+        assert!(lines("before").contains(&"rps_flow_cnt 0"), "{how}");
+        assert_ne!(lines("before"), lines("during"), "{how}");
+        assert_eq!(lines("before"), lines("after"), "{how}");
+    }
+}
+
+/// In a network namespace, whose settings are its own.
+const MIGRATE: &str = r#"
+    mount -t sysfs sysfs /sys; ip link set lo up; sysctl -q -w net.ipv4.tcp_migrate_req=1
+    $1 serve --name $2 --copies 2 --choose kernel -- $3 8080 1 & unit=$!
+    both() { $1 serve status --name $2 --json 2>/dev/null | grep -c '"state": "serves"'; }
+    for look in $(seq 100); do [ "$(both $1 $2)" = 2 ] && break; sleep 0.1; done
+    first=$($1 serve status --name $2 --json | sed -n 's/.*"pid": \([0-9]*\),/\1/p' | sed -n 2p)
+    /bin/kill -s STOP -- -$first; sleep 2
+    timeout 5 $3 get 8080 30 | sed 's/^/stopped /'
+    /bin/kill -s CONT -- -$first; sleep 1
+    timeout 5 $3 get 8080 60 | sed 's/^/back /'
+    kill $unit; wait $unit
+"#;
+
+#[test]
+fn without_our_program_a_stopped_copy_is_closed_where_the_kernel_moves_what_waits() {
+    if !rustix::process::geteuid().is_root() || !has_two_cpus() {
+        println!("skipped: only root has network namespaces");
+        return;
+    }
+    let name = format!("test-migrate-{}", std::process::id());
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "sh", "-c", MIGRATE, "sh"])
+        .arg(common::quartier())
+        .args([&name, &serves()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    let stopped = common::lines(&text, "stopped");
+    assert!(stopped.len() == 30 && stopped.iter().all(|line| line.starts_with("copy 1 ")));
+    let back = common::lines(&text, "back");
+    assert!(back.len() == 60 && back.iter().any(|line| line.starts_with("copy 0 ")), "{back:?}");
+}

@@ -1,0 +1,121 @@
+//! Recipes of `quartier serve` with Debian's servers: PHP is answered by both copies, and nothing fails while all of it
+//! is reloaded. Where the servers are neither installed nor fetched (`make results` does) these tests are skipped.
+
+mod common;
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PHP: &str = r#"<?php echo "copy ", getenv("QUARTIER_COPY"), " ", $_SERVER["REQUEST_URI"];"#;
+
+/// Where servers are: installed, or unpacked by `xtask/deps.sh`. Gives the folder before `/usr`.
+fn servers(web: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/servers");
+    let has_both = |folder: &PathBuf| {
+        let programs = folder.join("usr/sbin");
+        let names = std::fs::read_dir(&programs).into_iter().flatten().flatten();
+        let has_php =
+            names.into_iter().any(|it| it.file_name().to_string_lossy().starts_with("php-fpm"));
+        has_php && programs.join(web).exists()
+    };
+    let found = [PathBuf::from("/"), root].into_iter().find(has_both);
+    if found.is_none() {
+        println!("skipped: {web} and PHP-FPM are not here (apt-get install {web} php-fpm)");
+    }
+    found
+}
+
+fn with_path(variable: &str, first: &Path) -> OsString {
+    let mut value = first.as_os_str().to_owned();
+    if let Some(rest) = std::env::var_os(variable) {
+        value.push(":");
+        value.push(rest);
+    }
+    value
+}
+
+fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn check(recipe: &str, web: &str) {
+    let Some(folder) = servers(web) else { return };
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: the unpacked servers' user is another's, and only root may become it");
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    std::fs::write(root.path().join("index.php"), PHP).unwrap();
+    std::fs::write(root.path().join("plain.txt"), "plain").unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let said = root.path().join("said");
+    let libraries = folder.join("usr/lib/x86_64-linux-gnu");
+    let mut unit = Command::new(common::quartier())
+        .args(["serve", "--copies", "2", "--name", &format!("test-{recipe}-{port}")])
+        .args(["--recipe", recipe, "--port", &port.to_string(), "--root"])
+        .arg(root.path())
+        .env("PATH", with_path("PATH", &folder.join("usr/sbin")))
+        .env("LD_LIBRARY_PATH", with_path("LD_LIBRARY_PATH", &libraries))
+        .stdin(Stdio::null())
+        .stderr(std::fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(&said).unwrap_or_default();
+    let began = Instant::now();
+    let mut copies = [false; 2];
+    while !copies.iter().all(|has| *has) {
+        if let Ok(answer) = get(port, "/page?x=1") {
+            for (copy, has) in copies.iter_mut().enumerate() {
+                *has |= answer.ends_with(&format!("copy {copy} /page?x=1"));
+            }
+        }
+        assert!(unit.try_wait().unwrap().is_none() && began.elapsed().as_secs() < 60, "{}", said());
+    }
+    assert!(get(port, "/plain.txt").unwrap().ends_with("plain"));
+    let _ = Command::new("kill").args(["-HUP", &unit.id().to_string()]).status();
+    let began = Instant::now();
+    let mut nr_answers = 0;
+    while began.elapsed() < Duration::from_secs(5) {
+        let answer = get(port, "/").unwrap();
+        assert!(answer.contains(" 200 OK") && answer.ends_with(" /"), "{answer}\n{}", said());
+        nr_answers += 1;
+    }
+    println!("{recipe}: {nr_answers} answers");
+    let _ = Command::new("kill").arg(unit.id().to_string()).status();
+    assert!(unit.wait().unwrap().success(), "{}", said());
+}
+
+#[test]
+fn nginx_with_php_needs_no_file_of_ours() {
+    check("nginx-php", "nginx");
+}
+
+#[test]
+fn apache_with_php_needs_no_file_of_ours() {
+    check("apache-php", "apache2");
+}
+
+#[test]
+fn apache_may_have_a_process_for_each_connection() {
+    check("apache-prefork-php", "apache2");
+}
+
+#[test]
+fn memcached_is_refused_with_the_reason() {
+    let output =
+        Command::new(common::quartier()).args(["serve", "--recipe", "memcached"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("memcached must not be copied: each copy would know a part"), "{said}");
+}
