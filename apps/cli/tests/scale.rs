@@ -98,7 +98,7 @@ fn a_lock_of_the_kernels_is_found() {
 
 #[test]
 fn words_side_by_side_are_found() {
-    found("sharing", "1500000", "false-sharing", "count_beside_others", Some("neighbours"));
+    found("sharing", "500000", "false-sharing", "count_beside_others", Some("neighbours"));
 }
 
 #[test]
