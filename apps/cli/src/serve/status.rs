@@ -95,8 +95,19 @@ impl Status {
     }
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  quartier serve status
+      Connections and load of each copy, and why anything is not done
+  quartier serve status --json | jq '.copies[].given'
+  quartier serve status --name wiki --metrics
+      Of the one with this name, for a collector of metrics
+
+Exit status: 0; 2 if no `quartier serve` runs, or several do and none is named.";
+
 /// Options of `quartier serve status`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Which `serve`, where there are several [default: the one there is]
     #[arg(long, value_name = "NAME")]
