@@ -17,6 +17,7 @@ mod lab;
 #[cfg(test)]
 #[path = "../tests/made_up/mod.rs"]
 mod made_up;
+mod markup;
 mod numbers;
 mod output;
 mod refusal;

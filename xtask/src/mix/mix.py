@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, start, stat
+from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, run_on, start, stat
 
 CPUS_PER_NODE, NODES = map(int, sys.argv[1:3])
 POLICY = sys.argv[3]
@@ -24,11 +24,6 @@ DAEMON = sys.argv[6:]
 CPUS = CPUS_PER_NODE * NODES
 HALF = CPUS // 2
 EVERY = 2
-
-
-def run_on(pid, cpus):
-    for each in children(pid):
-        os.sched_setaffinity(each, cpus)
 
 
 def own_pages(pid):

@@ -31,6 +31,27 @@ def threads(pid):
         return []
 
 
+def still_there(ask, tasks):
+    """What is to be known of tasks, of those that have not ended meanwhile."""
+    answers = []
+    for task in tasks:
+        try:
+            answers.append(ask(task))
+        except OSError:
+            pass
+    return answers
+
+
+def all_threads(pid):
+    """Those of a process and of all that descend from it."""
+    return [tid for each in children(pid) for tid in threads(each)]
+
+
+def run_on(pid, cpus):
+    """Gives all of them these CPUs."""
+    still_there(lambda tid: os.sched_setaffinity(tid, cpus), all_threads(pid))
+
+
 def pages_on(pid, nodes, is_counted=lambda line: "file=" not in line):
     """Bytes per node of some of its mappings; what is its own if nobody says which."""
     on = [0] * nodes

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, start, stat, threads
+from guest import all_threads, children, cpu_of, cpu_seconds, moved, pages_on, read, run_on, start, stat, still_there, threads
 
 CPUS_PER_NODE, NODES = map(int, sys.argv[1:3])
 SECONDS = int(sys.argv[4])
@@ -193,21 +193,6 @@ MaxRequestWorkers 8
         self.process.send_signal(signal.SIGTERM)
 
 
-def still_there(ask, tasks):
-    """What is to be known of tasks, of those that have not ended meanwhile."""
-    answers = []
-    for task in tasks:
-        try:
-            answers.append(ask(task))
-        except OSError:
-            pass
-    return answers
-
-
-def all_threads(server):
-    return [tid for pid in children(server.process.pid) for tid in threads(pid)]
-
-
 def each_thread(pid):
     """Its threads that are still there, with their stat."""
     return still_there(lambda tid: (tid, stat(pid, tid)), threads(pid))
@@ -242,23 +227,19 @@ def shared(server):
 
 def left_behind(server):
     """Threads that are still held."""
-    return sum(cpus != ANYWHERE for cpus in still_there(os.sched_getaffinity, all_threads(server)))
-
-
-def run_on(server, cpus):
-    still_there(lambda tid: os.sched_setaffinity(tid, cpus), all_threads(server))
+    return sum(cpus != ANYWHERE for cpus in still_there(os.sched_getaffinity, all_threads(server.process.pid)))
 
 
 os.environ["PATH"] = f"{FOLDER}/usr/bin:{FOLDER}/usr/sbin:{os.environ['PATH']}"
 os.environ["LD_LIBRARY_PATH"] = f"{FOLDER}/usr/lib/x86_64-linux-gnu"
 os.chdir("/tmp")
 server = {"postgresql": Postgresql, "memcached": Memcached, "apache": Apache}[sys.argv[3]]()
-run_on(server, FAR)
+run_on(server.process.pid, FAR)
 answer, said = [], []
 load = threading.Thread(target=lambda: answer.extend(server.load()))
 load.start()
 time.sleep(5)
-run_on(server, ANYWHERE)
+run_on(server.process.pid, ANYWHERE)
 since, before, moved_before = time.time(), {}, moved()
 look(server, since, before)
 daemon = None

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from guest import children, cpu_seconds, moved, read, start, stat, threads
+from guest import all_threads, cpu_seconds, moved, read, run_on, start, stat, still_there
 
 CPUS_PER_NODE, NODES, SECONDS, EVERY = map(int, sys.argv[1:5])
 DAEMON = sys.argv[5:]
@@ -27,15 +27,6 @@ def on_node(node):
     return set(range(node % NODES * CPUS_PER_NODE, (node % NODES + 1) * CPUS_PER_NODE))
 
 
-def run_on(process, cpus):
-    for pid in children(process.pid):
-        for tid in threads(pid):
-            try:
-                os.sched_setaffinity(tid, cpus)
-            except OSError:
-                pass
-
-
 def begin(nr):
     """Fills its memory on one node, and is on another then."""
     process = subprocess.Popen(
@@ -44,9 +35,9 @@ def begin(nr):
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         preexec_fn=lambda: os.sched_setaffinity(0, on_node(nr)))
     time.sleep(2)
-    run_on(process, on_node(nr + 1 + nr % (NODES - 1)))
+    run_on(process.pid, on_node(nr + 1 + nr % (NODES - 1)))
     time.sleep(0.2)
-    run_on(process, ANYWHERE)
+    run_on(process.pid, ANYWHERE)
     return process
 
 
@@ -84,8 +75,8 @@ while time.time() < since + SECONDS:
     time.sleep(max(0.0, began + BEGINS_EVERY - time.time()))
 daemon.send_signal(signal.SIGTERM)
 status = daemon.wait(120)
-held = [tid for process in alive for pid in children(process.pid) for tid in threads(pid)
-        if os.sched_getaffinity(tid) != ANYWHERE]
+alive_tids = [tid for process in alive for tid in all_threads(process.pid)]
+held = sum(cpus != ANYWHERE for cpus in still_there(os.sched_getaffinity, alive_tids))
 for process in alive:
     process.terminate()
-print(json.dumps({"end": {"status": status, "left_behind": len(held)}}), flush=True)
+print(json.dumps({"end": {"status": status, "left_behind": held}}), flush=True)

@@ -15,6 +15,7 @@ use quartier_session::CpuBits;
 use serde::{Deserialize, Serialize};
 
 use super::mask::Mask;
+use super::task;
 use crate::affinity;
 
 /// A group of which we narrowed the CPUs, which nobody had set.
@@ -74,15 +75,12 @@ impl Groups {
             self.check_unset(group)?;
         }
         self.check_alone(group, pid)?;
-        let task = format!("/proc/{pid}/task");
-        for entry in fs::read_dir(task).map_err(|_| NoCpuset::Gone)?.flatten() {
-            let tid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-            // One that has ended meanwhile is no matter.
-            if let Some((tid, now)) = tid.and_then(|tid| Some((tid, affinity::get(tid).ok()?)))
-                && !is_ours(tid, &now)
-            {
-                return Err(NoCpuset::ThreadsLeft);
-            }
+        // One that has ended meanwhile is no matter.
+        let affinities = task::tids_of(pid).filter_map(|tid| Some((tid, affinity::get(tid).ok()?)));
+        let mut affinities = affinities.peekable();
+        affinities.peek().ok_or(NoCpuset::Gone)?;
+        if !affinities.all(|(tid, now)| is_ours(tid, &now)) {
+            return Err(NoCpuset::ThreadsLeft);
         }
         let (group, set) = (group.to_owned(), Mask::from(cpus));
         Ok(Narrowed { group, inode, node, set, earlier: earlier.map(|before| before.set.clone()) })
@@ -202,7 +200,7 @@ fn can_widen(release: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Groups as files: what is set is effective at once where `follow` is said.
+    /// Groups as files: what is set is not effective until the test says so.
     struct Scene(tempfile::TempDir);
 
     const PID: u32 = 1;

@@ -28,11 +28,15 @@ pub fn is_there(task: TaskId) -> bool {
     start_ticks(task.id) == Some(task.start_ticks)
 }
 
+/// The numbers of a process's threads; none if it has ended.
+pub fn tids_of(pid: u32) -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// The threads of a process; none if it has ended.
 pub fn threads_of(pid: u32) -> Vec<TaskId> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    ids.filter_map(|id| Some(TaskId { id, start_ticks: start_ticks(id)? })).collect()
+    tids_of(pid).filter_map(|id| Some(TaskId { id, start_ticks: start_ticks(id)? })).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::page::escape;
+use crate::markup::escape;
 
 /// A line.
 pub struct Series {

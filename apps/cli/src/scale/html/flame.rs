@@ -8,7 +8,8 @@ use quartier_decide::verdict::Point;
 
 use super::super::report::Report;
 use super::super::text::duration;
-use super::page::{Page, escape};
+use super::page::Page;
+use crate::markup::escape;
 
 const WIDTH: f64 = 1000.0;
 const ROW: f64 = 17.0;

@@ -9,8 +9,9 @@ use quartier_decide::verdict::{Culprit, Point, Run};
 
 use super::report::Report;
 use super::text::duration;
+use crate::markup::escape;
 use chart::{Chart, Mark, Series};
-use page::{Page, escape};
+use page::Page;
 
 /// The page.
 pub fn page(report: &Report) -> String {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::markup::escape;
+
 /// All colours and fonts. Classes, so that a reader may restyle the drawing.
 const STYLE: &str = "\
 text{font-family:'DejaVu Sans',Verdana,'Segoe UI',sans-serif;fill:#2b2a28}\
@@ -136,22 +138,6 @@ impl std::fmt::Display for Px {
 /// About how wide a text is: sans-serif letters are around 0.6 of their size.
 pub fn text_width(text: &str, font_size: f64) -> f64 {
     text.chars().count() as f64 * font_size * 0.62
-}
-
-/// Names come from files: nothing in them may become markup. Control characters are not XML.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            c if c.is_control() || ('\u{fffe}'..='\u{ffff}').contains(&c) => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

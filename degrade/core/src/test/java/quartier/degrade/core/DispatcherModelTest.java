@@ -11,18 +11,6 @@ import quartier.degrade.core.policy.Fair;
 public class DispatcherModelTest {
     private static final long MS = 1_000_000;
     private static final Request REQUEST = Simulation.requestOf("a");
-    private static final Probe BUSY = new Probe() {
-        @Override
-        public boolean wantsCpu(Job job) {
-            return true;
-        }
-
-        @Override
-        public boolean hasRun(Job job) {
-            return true;
-        }
-    };
-
     private final AtomicLong nowNanos = new AtomicLong(1);
     private final Dispatcher dispatcher = new Dispatcher(
             new Settings(1, MS, 1000 * MS, Settings.Mode.ON, Fair::new, List.of(WorkClass.plain("a"))),
@@ -52,7 +40,7 @@ public class DispatcherModelTest {
     @Operation
     public void tick() {
         nowNanos.addAndGet(2 * MS);
-        dispatcher.tick(BUSY);
+        dispatcher.tick(Simulation.BUSY);
     }
 
     @Test

@@ -36,18 +36,6 @@ class DispatcherStressTest {
         }
     };
 
-    private static final Probe ALL_BUSY = new Probe() {
-        @Override
-        public boolean wantsCpu(Job job) {
-            return true;
-        }
-
-        @Override
-        public boolean hasRun(Job job) {
-            return true;
-        }
-    };
-
     private static Dispatcher dispatcher(int nrPermits, long waitMaxNanos, Supplier<Policy> policy) {
         return new Dispatcher(
                 new Settings(nrPermits, MS, waitMaxNanos, Mode.ON, policy,
@@ -155,7 +143,7 @@ class DispatcherStressTest {
     @Test
     void anInterruptAtAYieldPointIsTheProgramsOwn() throws Exception {
         Dispatcher dispatcher = dispatcher(1, 10_000 * MS, Fair::new);
-        try (Controller controller = new Controller(dispatcher, ALL_BUSY)) {
+        try (Controller controller = new Controller(dispatcher, Simulation.BUSY)) {
             Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);
             AtomicBoolean kept = new AtomicBoolean();
             Thread waiter = new Thread(() -> {
@@ -179,7 +167,7 @@ class DispatcherStressTest {
     @Test
     void anUnparkThatComesMeanwhileIsTheProgramsOwn() throws Exception {
         Dispatcher dispatcher = dispatcher(1, 60_000 * MS, Fair::new);
-        try (Controller controller = new Controller(dispatcher, ALL_BUSY)) {
+        try (Controller controller = new Controller(dispatcher, Simulation.BUSY)) {
             Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);
             Thread waiter = new Thread(() -> {
                 dispatcher.leave(dispatcher.enter(Simulation.requestOf("a"), 0));
@@ -248,7 +236,7 @@ class DispatcherStressTest {
     void whoseTurnItIsIsWokenAtOnce() throws Exception {
         Dispatcher dispatcher = dispatcher(1, 60_000 * MS, Fair::new);
         long quickestNanos = Long.MAX_VALUE;
-        try (Controller controller = new Controller(dispatcher, ALL_BUSY)) {
+        try (Controller controller = new Controller(dispatcher, Simulation.BUSY)) {
             for (int at = 0; at < 10; at++) {
                 Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);
                 AtomicLong ranNanos = new AtomicLong();
@@ -275,7 +263,7 @@ class DispatcherStressTest {
     @SuppressWarnings({"removal", "deprecation"})
     void aThreadThatIsKilledWhileItWaitsLeavesNothing() throws Exception {
         Dispatcher dispatcher = dispatcher(1, 60_000 * MS, Fair::new);
-        try (Controller controller = new Controller(dispatcher, ALL_BUSY)) {
+        try (Controller controller = new Controller(dispatcher, Simulation.BUSY)) {
             Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);
             Thread waiter = new Thread(() -> dispatcher.enter(Simulation.requestOf("a"), 0));
             waiter.setUncaughtExceptionHandler((thread, expected) -> {});

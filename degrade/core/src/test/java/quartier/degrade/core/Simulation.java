@@ -10,7 +10,8 @@ import quartier.degrade.core.Scheduler.Verdict;
 final class Simulation {
     private static final long STEP_NANOS = 100_000;
     private static final long TICK_NANOS = 1_000_000;
-    private static final Probe BUSY = new Probe() {
+    /** Everybody always runs. */
+    static final Probe BUSY = new Probe() {
         @Override
         public boolean wantsCpu(Job job) {
             return true;
