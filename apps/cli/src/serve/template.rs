@@ -32,7 +32,7 @@ impl Values {
     }
 
     /// Puts them into a text. `{word}` is ours if the word has only small letters (and `_`) and nothing that makes it another
-    /// language's stands before it (`%{word}`, `${word}`); `{{word}}` is `{word}`.
+    /// language's stands before it (`%{word}`, `${word}`); `{{word}}` is `{word}`, and `{{{word}}}` what is filled in, in braces.
     pub fn fill(&self, text: &str, what: &str) -> anyhow::Result<String> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
@@ -40,10 +40,11 @@ impl Values {
             let (before, from) = rest.split_at(at);
             filled += before;
             let is_theirs = filled.ends_with(['%', '$', '#', '\\']);
-            if let Some((whole, word)) = escaped(from) {
+            let found = word(from).filter(|(nr_braces, _)| *nr_braces > 1 || !is_theirs);
+            if let Some((2, word)) = found {
                 filled += &format!("{{{word}}}");
-                rest = &from[whole..];
-            } else if let Some(word) = word(from).filter(|_| !is_theirs) {
+                rest = &from[word.len() + 4..];
+            } else if let Some((nr_braces, word)) = found {
                 let Some((_, value)) = self.words.iter().find(|(name, _)| *name == word) else {
                     let line = text[..text.len() - from.len()].matches('\n').count() + 1;
                     let at =
@@ -56,8 +57,8 @@ impl Values {
                         known.join(", ")
                     );
                 };
-                filled += value;
-                rest = &from[word.len() + 2..];
+                filled += &if nr_braces == 1 { value.clone() } else { format!("{{{value}}}") };
+                rest = &from[word.len() + 2 * nr_braces..];
             } else {
                 filled.push('{');
                 rest = &from[1..];
@@ -67,19 +68,14 @@ impl Values {
     }
 }
 
-/// The word of `{word}` at the beginning.
-fn word(text: &str) -> Option<&str> {
-    let inside = text.strip_prefix('{')?;
-    let word = &inside[..inside.find('}')?];
+/// The word in braces at the beginning, and how many are on each side: up to three.
+fn word(text: &str) -> Option<(usize, &str)> {
+    let nr_braces = text.bytes().take_while(|byte| *byte == b'{').count().min(3);
+    let inside = &text[nr_braces..];
+    let (word, after) = inside.split_at(inside.find('}')?);
     let is_word = !word.is_empty() && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'_'));
-    is_word.then_some(word)
-}
-
-/// The length and the word of `{{word}}` at the beginning.
-fn escaped(text: &str) -> Option<(usize, &str)> {
-    let word = word(text.strip_prefix('{')?)?;
-    let whole = word.len() + 4;
-    (text.as_bytes().get(whole - 1) == Some(&b'}')).then_some((whole, word))
+    let is_closed = after.starts_with(&"}}}"[..nr_braces]);
+    (is_word && is_closed).then_some((nr_braces, word))
 }
 
 #[cfg(test)]
