@@ -8,7 +8,7 @@
 //! round in which only those blocks are marked whose toucher is known. Touched by others than before, it is *shared*, and
 //! stays where it is. Touched by the same, it is in *parts*, and each block goes to who touches it.
 //!
-//! What a round leaves unknown is caught up with at its end, unless it looks mixed so far.
+//! What a round leaves unknown is caught up with once all of it was touched, unless it looks mixed so far.
 //!
 //! An area that threads touch without anything being moved is left out of rounds for twice as long each time,
 //! and for four times as long if it is shared.

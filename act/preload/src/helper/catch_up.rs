@@ -5,6 +5,7 @@ use quartier_session::Counter;
 
 use super::areas::{area_of, areas};
 use super::pull::{Pulled, within};
+use super::regions::Region;
 use super::serve::Server;
 use crate::sys;
 
@@ -25,6 +26,26 @@ impl Server {
             from = region.end;
         }
         self.moving_nanos += sys::now_nanos() - began;
+    }
+
+    /// Catches up with the areas of `[start, end)` of which this round has nothing left to tell. Four huge pages are all
+    /// that there is of an area, and their touches are too few to know it by.
+    pub(super) fn catch_up_where_all_is_told(
+        &mut self,
+        region: &Region,
+        start: usize,
+        end: usize,
+    ) {
+        for area in areas(start, end) {
+            let (area, area_end) = area_of(area);
+            let known = self.history.areas.at(area);
+            if !known.is_known()
+                && known.may_catch_up()
+                && region.is_settled(area, area_end, self.orders.block_bytes)
+            {
+                self.catch_up(area, area_end);
+            }
+        }
     }
 
     fn catch_up_in_area(&mut self, start: usize, end: usize) {

@@ -89,14 +89,14 @@ impl Server {
         if let Some(thread) = thread.filter(|_| !is_done) {
             thread.set_sweep(end, end - start);
         }
-        let is_through = self.regions.all()[at].nr_pending == 0;
+        let region = self.regions.all()[at];
         if !was_known && self.history.areas.at(address).follows() {
             let (start, end) = areas::area_of(address);
             self.catch_up(start, end);
-        } else if is_through {
-            self.catch_up(region.start, region.end);
         }
-        if is_through {
+        self.catch_up_where_all_is_told(&region, start, end);
+        if region.nr_pending == 0 {
+            self.catch_up(region.start, region.end);
             self.finish(at);
         }
         Served::Done

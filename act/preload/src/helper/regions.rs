@@ -171,6 +171,12 @@ impl Region {
             .is_some_and(|flag| flag.load(Ordering::Relaxed) == PENDING)
     }
 
+    /// Whether nothing of `[start, end)` is still to be pulled, as far as the region has it.
+    pub fn is_settled(&self, start: usize, end: usize, block_bytes: usize) -> bool {
+        let (start, end) = (start.max(self.start), end.min(self.end));
+        !self.blocks(start, end, block_bytes).any(|address| self.pending(address, block_bytes))
+    }
+
     /// The same region after `mremap` moved it with all of `[from, ..)`: its place in the shadow stays.
     pub(super) fn moved(self, from: usize, arrival: Arrival) -> Self {
         let to = arrival.start;
@@ -391,7 +397,9 @@ mod tests {
     #[test]
     fn a_window_from_within_a_block_to_within_another_settles_both() {
         let mut region = Region::new(0x10_1000, 0x1f_1000, BLOCK).unwrap();
+        assert!(!region.is_settled(0x1f_0000, 0x20_0000, BLOCK));
         assert_eq!(region.settle(0x10_1000, 0x1f_1000, BLOCK), 16);
+        assert!(region.is_settled(0x1f_0000, 0x20_0000, BLOCK), "as far as it has it");
         assert_eq!(region.nr_pending, 0);
         region.free(Uffd(-1));
     }
