@@ -182,7 +182,7 @@ fn keys_explain_the_selected_task_and_a_new_size_is_drawn() {
     top.press("q");
     top.wait_until_drawn("q quit");
     top.press("?");
-    top.wait_until_drawn("PRESSURE");
+    top.wait_until_drawn("q back");
     top.press("\u{1b}");
     top.wait_until_drawn("q quit");
     top.press("q");
@@ -196,7 +196,7 @@ fn no_key_is_lost_to_a_new_size() {
     top.wait_for("DECIDED");
     for columns in 81..110 {
         // Each text is in one of the two views only, and both come whole: a lost key would come with the next one.
-        for (key, tells) in [("?", "waiting for its memory"), ("q", "q quit")] {
+        for (key, tells) in [("?", "q back"), ("q", "q quit")] {
             top.resize(columns + u16::from(key == "q"), 24);
             top.press(key);
             top.wait_until_drawn(tells);
