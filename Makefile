@@ -21,6 +21,8 @@ TARGET = $(shell $(CARGO) metadata --format-version 1 --no-deps $(LOCKED) 2>/dev
 	| sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
 BUILT = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 XTASK := $(CARGO) run --quiet $(LOCKED) --package xtask --
+# The same, built with all that the tests need anyway: alone, features would differ, and all of it would be built twice.
+XTASK_OF_TESTS = $(CARGO) build --workspace $(LOCKED) && "$(TARGET)/debug/xtask"
 
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
@@ -68,10 +70,10 @@ docs: deps
 		--no-deps $(LOCKED)
 
 check-deps: deps
-	$(XTASK) check-deps
+	$(XTASK_OF_TESTS) check-deps
 
 tidy: deps
-	$(XTASK) tidy
+	$(XTASK_OF_TESTS) tidy
 
 # The guest tests run the command with the library beside it, so both are there first.
 tests: deps
@@ -79,7 +81,7 @@ tests: deps
 	$(CARGO) test --workspace --no-fail-fast $(LOCKED)
 
 loom: deps
-	$(XTASK) loom
+	$(XTASK_OF_TESTS) loom
 
 # Warnings, failures, and how many tests ran.
 degrade: deps ## The Java agent (degrade/agent/target/quartier-degrade.jar), built and tested

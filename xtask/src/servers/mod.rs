@@ -30,6 +30,9 @@ pub struct Args {
     /// CPUs of each of four nodes
     #[arg(long, value_name = "NR", default_value_t = 2)]
     cpus_per_node: u32,
+    /// Runs of each, with nobody watching and with quartierd in turn
+    #[arg(long, default_value_t = 1)]
+    runs: u32,
     /// How long they are under load
     #[arg(long, default_value_t = 90)]
     seconds: u32,
@@ -52,6 +55,7 @@ struct End {
     done: u64,
     failed: u64,
     moved_bytes: u64,
+    daemon_cpu_seconds: f64,
     left_behind: u64,
     shared_bytes: Vec<u64>,
     status: i32,
@@ -96,7 +100,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         };
         for server in &args.servers {
             let word = server.to_possible_value().context("it has no name")?;
-            for daemon in [&[][..], &quartierd] {
+            for nr in 0..2 * args.runs {
+                let daemon = if nr % 2 == 0 { &[][..] } else { &quartierd };
                 let name = format!("{}, {}", guest.name(), word.get_name());
                 eprintln!("servers: {name}{}", if daemon.is_empty() { "" } else { ", quartierd" });
                 let seconds = args.seconds.to_string();
@@ -123,7 +128,7 @@ fn keep(out: &Path, runs: &[Run], said: &str) -> anyhow::Result<()> {
 fn table(runs: &[Run]) -> String {
     const MIB: f64 = (1 << 20) as f64;
     let mut out = format!(
-        "{:<10}  {:<11}  {:<9}  {:>8}  {:>6}  {:>16}  {:>10}  {:>11}  {:>9}  exit status\n",
+        "{:<10}  {:<11}  {:<9}  {:>8}  {:>6}  {:>16}  {:>10}  {:>13}  {:>11}  {:>9}  exit status\n",
         "machine",
         "server",
         "watched",
@@ -131,6 +136,7 @@ fn table(runs: &[Run]) -> String {
         "failed",
         "own memory local",
         "moved, MiB",
+        "daemon, CPU s",
         "shared, MiB",
         "held then",
     );
@@ -139,14 +145,15 @@ fn table(runs: &[Run]) -> String {
             || "–".to_owned(),
             |(first, later)| format!("{:.0} → {:.0} %", 100.0 * first, 100.0 * later),
         );
-        let End { server, done, failed, moved_bytes, left_behind, shared_bytes, status } = &run.end;
+        let End { server, done, failed, left_behind, status, .. } = &run.end;
         let _ = writeln!(
             out,
-            "{:<10}  {server:<11}  {:<9}  {done:>8}  {failed:>6}  {local:>16}  {:>10.0}  {:>11.0}  {left_behind:>9}  {status}",
+            "{:<10}  {server:<11}  {:<9}  {done:>8}  {failed:>6}  {local:>16}  {:>10.0}  {:>13.1}  {:>11.0}  {left_behind:>9}  {status}",
             run.machine,
             if run.is_watched { "quartierd" } else { "by nobody" },
-            *moved_bytes as f64 / MIB,
-            shared_bytes.iter().sum::<u64>() as f64 / MIB,
+            run.end.moved_bytes as f64 / MIB,
+            run.end.daemon_cpu_seconds,
+            run.end.shared_bytes.iter().sum::<u64>() as f64 / MIB,
         );
     }
     out += "\nOwn memory: what is a process's own, on nodes where its threads ran, at first and in the later half of the load, in the\n\
@@ -164,7 +171,7 @@ mod tests {
 {"look": {"seconds": 4.1, "local_bytes": 3, "resident_bytes": 4}}
 {"look": {"seconds": 6.1, "local_bytes": 4, "resident_bytes": 4}}
 {"said": {"seconds": 1, "line": "watches"}}
-{"end": {"server": "memcached", "done": 10, "failed": 0, "moved_bytes": 1048576, "left_behind": 0, "shared_bytes": [0, 0], "status": 0}}
+{"end": {"server": "memcached", "done": 10, "failed": 0, "moved_bytes": 1048576, "daemon_cpu_seconds": 0.25, "left_behind": 0, "shared_bytes": [0, 0], "status": 0}}
 "#;
 
     #[test]
@@ -172,7 +179,7 @@ mod tests {
         let run = Run::of("4x2-7.3".into(), true, SAID).unwrap();
         let table = table(&[run]);
         let words: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
-        let expected = "4x2-7.3 memcached quartierd 10 0 25 → 88 % 1 0 0 0";
+        let expected = "4x2-7.3 memcached quartierd 10 0 25 → 88 % 1 0.2 0 0 0";
         assert_eq!(words.join(" "), expected);
     }
 

@@ -253,7 +253,9 @@ while load.is_alive():
 if not answer:
     sys.exit(f"the load did not end well: {read('/tmp/server')}")
 moved_bytes = moved() - moved_before
+daemon_cpu_seconds = 0.0
 if daemon:
+    daemon_cpu_seconds = cpu_seconds(stat(daemon.pid))
     daemon.send_signal(signal.SIGTERM)
     if daemon.wait(120):
         sys.exit(f"the daemon ended with {daemon.returncode}: {said}")
@@ -262,6 +264,7 @@ end = {
     "done": answer[0],
     "failed": answer[1],
     "moved_bytes": moved_bytes,
+    "daemon_cpu_seconds": daemon_cpu_seconds,
     "left_behind": left_behind(server),
     "shared_bytes": shared(server),
 }

@@ -75,9 +75,10 @@ pub fn torture() -> &'static str {
 pub fn quartier() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let packages = ["--package", "quartier-cli", "--package", "quartier-runtime"];
+        // As `make test` builds it: of some packages only, features would differ, and what they depend on would be built
+        // once more.
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet"]).args(packages);
+        build.args(["build", "--quiet", "--workspace"]);
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
