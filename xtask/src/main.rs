@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod counted;
+mod degrade_bench;
 mod deps;
 mod loom;
 mod mix;
@@ -65,6 +66,8 @@ enum Command {
     Soak(soak::Args),
     /// Measure what quartierd takes beside many tasks, for docs/quartierd.md
     WatchCost(watch_cost::Args),
+    /// Load real servers that have the Java agent, and others, for docs/results/degrade
+    DegradeBench(degrade_bench::Args),
     /// Measure what counting costs, for docs/lab.md
     CountCost(counted::cost::Args),
 }
@@ -100,6 +103,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Servers(args) => servers::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::WatchCost(args) => watch_cost::run(&args),
+        Command::DegradeBench(args) => degrade_bench::run(&args),
         Command::CountCost(args) => counted::cost::run(&args),
     }
 }

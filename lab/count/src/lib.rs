@@ -10,8 +10,10 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+mod handovers;
 #[cfg(feature = "render")]
 pub mod html;
+mod lines;
 pub mod numbers;
 mod recording;
 mod report;
@@ -26,6 +28,8 @@ pub mod words;
 pub use compare::{
     AS_IT_IS, CompareError, Comparison, CountedRun, Policy, PolicyRuns, SweepRuns, Trial,
 };
+pub use handovers::{Handed, Handovers};
+pub use lines::{ContendedLine, Lines, Naming, Nature, Taker, Word, most_contended};
 pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
 pub use report::{
     Asked, ClassCommands, Commands, CpuTime, KindCommands, KindCounts, Level, LevelName, Modelled,

@@ -7,6 +7,7 @@ use quartier_memmodel::geometry::{CPUS_MAX, NODES_MAX};
 use quartier_memmodel::{Counts, Snapshot};
 use serde::{Deserialize, Serialize};
 
+use crate::lines::Lines;
 use crate::slices::{SLICES_MAX, Slice};
 use crate::words::{clean, shortened};
 
@@ -43,6 +44,9 @@ pub struct Recording {
     pub marks: Vec<Mark>,
     /// The run over time, the program's commands only; see [`Slices`](crate::Slices).
     pub slices: Vec<Slice>,
+    /// Which lines CPUs took from each other, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Lines>,
     /// What a reader has to know about this run: one sentence each.
     pub notes: Vec<String>,
 }

@@ -3,6 +3,7 @@
 use quartier_memmodel::Snapshot;
 use serde::{Deserialize, Serialize};
 
+use crate::handovers::Handovers;
 use crate::recording::{CountMode, FORMAT, Machine, Mark, Recording};
 use crate::slices::Slice;
 
@@ -36,6 +37,9 @@ pub struct Taken {
     pub slices: Vec<Slice>,
     /// What became of the model's translations, where they were checked.
     pub translations: Option<Translations>,
+    /// Which lines CPUs took from each other, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handovers: Option<Handovers>,
 }
 
 /// The model's translations of a program's data, compared with the emulator's own.
@@ -133,6 +137,7 @@ impl Taken {
             under_load: false,
             marks,
             slices,
+            lines: None,
             notes,
         })
     }
@@ -176,7 +181,15 @@ mod tests {
     fn taken(ending: Ending, refusal: Option<&str>) -> Taken {
         let refusal = refusal.map(str::to_owned);
         let (marks, slices) = (Vec::new(), Vec::new());
-        Taken { format: FORMAT, ending, refusal, marks, slices, translations: None }
+        Taken {
+            format: FORMAT,
+            ending,
+            refusal,
+            marks,
+            slices,
+            translations: None,
+            handovers: None,
+        }
     }
 
     #[test]

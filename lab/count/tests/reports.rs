@@ -54,6 +54,7 @@ fn recording(marks: Vec<Mark>) -> Recording {
         under_load: false,
         marks,
         slices: Vec::new(),
+        lines: None,
         notes: vec!["A note.".to_owned()],
     }
 }

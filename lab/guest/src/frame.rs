@@ -42,6 +42,10 @@ pub enum Frame {
     ErrorOutput(Vec<u8>),
     /// Guest: still alive.
     Heartbeat,
+    /// Guest: where a process that was counted has what, as the kernel lists it (`/proc/PID/maps`).
+    Space(u32, Vec<u8>),
+    /// Guest: a part of what the kernel calls its own (`/proc/kallsyms`).
+    KernelNames(Vec<u8>),
     /// Guest: the command ended. Nothing follows.
     Exit(Exit),
     /// Guest: the agent cannot go on; why. Nothing follows.
@@ -109,6 +113,8 @@ pub struct Start {
     pub load: Option<Load>,
     /// Whether to tell the instrument where the command, or its load, begins and ends.
     pub is_counted: bool,
+    /// Whether to tell the host where processes have what, so that addresses can be named.
+    pub tells_spaces: bool,
     /// CPUs that it has then, as the kernel lists them; all, if empty.
     pub cpus: String,
     /// Whether the same is to happen each time: the guest has nothing of the host but what was in it when
@@ -144,6 +150,9 @@ const EXIT: u8 = 12;
 const FAILED: u8 = 13;
 const SERVING: u8 = 14;
 const REFUSED: u8 = 15;
+const SPACE: u8 = 16;
+const KERNEL_NAMES: u8 = 17;
+const LAST: u8 = KERNEL_NAMES;
 
 impl Frame {
     fn encode(&self) -> io::Result<(u8, Vec<u8>)> {
@@ -165,6 +174,8 @@ impl Frame {
             Self::Output(data) => Ok((OUTPUT, data.clone())),
             Self::ErrorOutput(data) => Ok((ERROR_OUTPUT, data.clone())),
             Self::Heartbeat => Ok((HEARTBEAT, Vec::new())),
+            Self::Space(process, maps) => Ok((SPACE, [&process.to_le_bytes()[..], maps].concat())),
+            Self::KernelNames(part) => Ok((KERNEL_NAMES, part.clone())),
             Self::Exit(exit) => serialised(EXIT, postcard::to_stdvec(exit)),
             Self::Failed(why) => Ok((FAILED, why.as_bytes().to_vec())),
             Self::Refused(why) => Ok((REFUSED, why.as_bytes().to_vec())),
@@ -191,6 +202,11 @@ impl Frame {
             OUTPUT => Self::Output(payload),
             ERROR_OUTPUT => Self::ErrorOutput(payload),
             HEARTBEAT if payload.is_empty() => Self::Heartbeat,
+            SPACE => {
+                let (process, maps) = payload.split_first_chunk().ok_or_else(bad)?;
+                Self::Space(u32::from_le_bytes(*process), maps.to_vec())
+            }
+            KERNEL_NAMES => Self::KernelNames(payload),
             EXIT => Self::Exit(postcard::from_bytes(&payload).map_err(|_| bad())?),
             FAILED => Self::Failed(text(payload)),
             REFUSED => Self::Refused(text(payload)),
@@ -236,7 +252,7 @@ impl Frame {
         }
         let [kind, length @ ..] = header;
         let length = u32::from_le_bytes(length) as usize;
-        if length > FRAME_BYTES_MAX || !(HELLO..=REFUSED).contains(&kind) {
+        if length > FRAME_BYTES_MAX || !(HELLO..=LAST).contains(&kind) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a frame"));
         }
         // Grown as data comes: a garbled length must not reserve memory that nobody sends.
@@ -288,6 +304,8 @@ mod tests {
             Just(Frame::Started),
             data().prop_map(Frame::Input),
             Just(Frame::InputEnd),
+            (any::<u32>(), data()).prop_map(|(process, maps)| Frame::Space(process, maps)),
+            data().prop_map(Frame::KernelNames),
             any::<u32>().prop_map(Frame::Credit),
             any::<i32>().prop_map(Frame::Signal),
             any::<(u16, u16)>().prop_map(|(rows, columns)| Frame::WindowSize(rows, columns)),

@@ -95,7 +95,7 @@ mod tlb;
 
 pub use address::{Layout, LayoutError, MemoryRange, PageSize, TABLE_READS_MAX, Translation, Walk};
 pub use cost::PeakUtilisation;
-pub use cpu::{Asid, Cpu};
+pub use cpu::{Asid, Cpu, Handover};
 pub use kinds::{Access, Class, Kind, Mode, Owner, Totals};
 pub use snapshot::{Counts, CpuCounts, Pair, Snapshot, Split};
 pub use system::{System, SystemError};

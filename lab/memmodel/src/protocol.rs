@@ -145,6 +145,7 @@ impl System {
         if let Some(owner) = shard.directory.owner(line) {
             shard.directory.set_owned(line, false);
             if self.demote(owner, line) {
+                served.taken_from = Some(owner);
                 let is_peer = !self.is_home_side() && self.last_level_of(owner) == cache;
                 let node = self.node_of_cpu(owner);
                 served.source = if is_peer { Source::Peer } else { Source::Owner(node) };
@@ -218,6 +219,7 @@ impl System {
             self.take_from(other, line, Tags::invalidate);
             shard.directory.remove(line, Holder::cpu(other));
             served.nr_invalidated += 1;
+            served.taken_from = served.taken_from.or(Some(other));
             if self.is_home_side() || self.last_level_of(other) != cache {
                 reach(self.node_of_cpu(other));
             }

@@ -210,6 +210,8 @@ pub(crate) struct Served {
     /// Lines that a last level on the home side wrote to its own memory: work, but no command.
     pub(crate) nr_memory_writes: u32,
     pub(crate) nr_invalidated: u32,
+    /// The CPU from which the line was taken: it had written it since, or had it where the asker writes.
+    pub(crate) taken_from: Option<u16>,
 }
 
 impl Served {
@@ -221,6 +223,7 @@ impl Served {
             write_backs: WriteBacks::default(),
             nr_memory_writes: 0,
             nr_invalidated: 0,
+            taken_from: None,
         }
     }
 }

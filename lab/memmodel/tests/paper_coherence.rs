@@ -39,6 +39,30 @@ fn false_sharing_costs_a_command_to_the_other_owner_for_each_turn() {
 }
 
 #[test]
+fn a_line_is_handed_over_each_time_that_another_cpu_writes_it_or_reads_what_it_wrote() {
+    for geometry in [small_requester(), small_home()] {
+        let (_, mut cpus) = machine(geometry, 3, 1);
+        let from = |cpu: &mut quartier_memmodel::Cpu| {
+            cpu.take_handover().map(|taken| (taken.line, taken.from))
+        };
+        store(&mut cpus[1], 8);
+        assert_eq!(from(&mut cpus[1]), None, "nobody had it");
+        store(&mut cpus[1], 0);
+        assert_eq!(from(&mut cpus[1]), None, "its own");
+        store(&mut cpus[2], 64);
+        assert_eq!(from(&mut cpus[2]), None, "the next line");
+        load(&mut cpus[1], 64 + 8);
+        load(&mut cpus[2], 64 + 8);
+        cpus.iter_mut().for_each(|cpu| _ = cpu.take_handover());
+        load(&mut cpus[0], 64);
+        assert_eq!(from(&mut cpus[0]), None, "read by all");
+        store(&mut cpus[2], 64);
+        assert!(matches!(from(&mut cpus[2]), Some((64, 0 | 1))), "copies are void");
+        assert_eq!(from(&mut cpus[2]), None, "once");
+    }
+}
+
+#[test]
 fn words_of_two_lines_are_no_false_sharing() {
     let found = writes(small_requester(), 3, |cpus| {
         for _ in 0..100 {

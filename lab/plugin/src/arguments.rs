@@ -24,6 +24,8 @@ pub struct Arguments {
     pub sets_one_in: u32,
     /// `check=translations`: some are compared with QEMU's own.
     pub checks_translations: bool,
+    /// `lines=handed-over`: which instructions take lines from other CPUs.
+    pub tells_handovers: bool,
 }
 
 impl Arguments {
@@ -32,6 +34,7 @@ impl Arguments {
         let (mut ranges, mut node_of_cpu) = (Vec::new(), Vec::new());
         let (mut geometry, mut out) = (None, None);
         let (mut single, mut sets_one_in, mut checks_translations) = (false, 1, false);
+        let mut tells_handovers = false;
         for word in words {
             let (name, value) =
                 word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=VALUE"))?;
@@ -43,6 +46,7 @@ impl Arguments {
                 "out" => out = Some(PathBuf::from(value)),
                 "threads" => single = is_single(value)?,
                 "check" if value == "translations" => checks_translations = true,
+                "lines" if value == "handed-over" => tells_handovers = true,
                 "sets" => {
                     let bad = |_| format!("sets={value} is no number");
                     sets_one_in = value.parse().map_err(bad)?;
@@ -58,6 +62,7 @@ impl Arguments {
             single,
             sets_one_in,
             checks_translations,
+            tells_handovers,
         })
     }
 }
@@ -111,6 +116,7 @@ mod tests {
             "threads=single",
             "sets=8",
             "check=translations",
+            "lines=handed-over",
         ];
         let arguments = Arguments::parse(words).unwrap();
         assert_eq!(arguments.layout.nr_nodes(), 2);
@@ -118,7 +124,7 @@ mod tests {
         assert_eq!(arguments.out, PathBuf::from("/x"));
         assert!(arguments.single);
         assert_eq!(arguments.sets_one_in, 8);
-        assert!(arguments.checks_translations);
+        assert!(arguments.checks_translations && arguments.tells_handovers);
     }
 
     #[test]
@@ -136,6 +142,7 @@ mod tests {
             (&["threads=2"], "threads=single"),
             (&["sets=x"], "is no number"),
             (&["check=all"], "not an argument"),
+            (&["lines=all"], "not an argument"),
             (&["geometry=/nowhere"], "cannot read /nowhere"),
         ] {
             let why = Arguments::parse(words.iter().copied()).unwrap_err();

@@ -82,6 +82,15 @@ impl Places {
         entry.1 | code.vaddr & IN_PAGE
     }
 
+    /// Where `code` is, if that is known: a block's page is, while it runs.
+    pub fn known(&self, code: &Code) -> Option<u64> {
+        if code.vaddr >> 63 != 0 {
+            return Some(code.vaddr);
+        }
+        let entry = self.0[code.page as usize % ENTRIES];
+        (entry.0 == code.page).then_some(entry.1 | code.vaddr & IN_PAGE)
+    }
+
     /// Other pages may be at the same addresses now.
     pub fn forget(&mut self) {
         self.0.fill((NOWHERE, 0));
@@ -100,11 +109,13 @@ mod tests {
         let next = Code { vaddr: 0x9100, ..code };
         assert_eq!(places.find(&code, || 0x7000), 0x7000);
         assert_eq!(places.find(&next, || unreachable!()), 0x7100);
+        assert_eq!(places.known(&next), Some(0x7100));
         // Another page that falls on the same entry.
         let other = Code { page: 7 + ENTRIES as u64, ..code };
         assert_eq!(places.find(&other, || 0x5000), 0x5000);
         assert_eq!(places.find(&next, || 0x7100), 0x7100);
         places.forget();
+        assert_eq!(places.known(&code), None);
         assert_eq!(places.find(&code, || 0x1000), 0x1000);
     }
 

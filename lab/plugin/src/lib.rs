@@ -12,6 +12,7 @@ mod check;
 mod code;
 mod decode;
 mod ffi;
+mod handovers;
 mod layout;
 mod machine;
 mod report;

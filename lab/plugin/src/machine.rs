@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use quartier_count::{Ending, FORMAT, Mark, Moment, Slices, Taken, instructions};
+use quartier_count::{Ending, FORMAT, Handovers, Mark, Moment, Slices, Taken, instructions};
 use quartier_marker::{Facts, WORDS};
-use quartier_memmodel::{Layout, Owner, System, Walk};
+use quartier_memmodel::{Access, Layout, Owner, System, Walk};
 
 use crate::arguments::Arguments;
 use crate::check;
 use crate::code::{Code, Places};
 use crate::ffi::{Cpus, Ram, Register, Registers, Scores};
+use crate::handovers::{Taking, Takings};
 use crate::report;
 use crate::tasks::{Tasks, Turn};
 use crate::walk::{Memory, Tables};
@@ -24,6 +25,9 @@ const SLICE_INSTRUCTIONS: u64 = 1 << 20;
 
 /// Whether a slice is due is looked at once in so many blocks of a CPU.
 const BLOCKS_PER_LOOK: u32 = 1 << 14;
+
+/// Of what CPUs took from each other, so many places are told.
+const HANDED_MAX: usize = 1 << 14;
 
 /// No cache has shorter lines, bytes.
 const LINE_MIN: usize = 16;
@@ -62,6 +66,8 @@ pub struct Machine {
     slices: Mutex<Slices>,
     refusal: OnceLock<String>,
     checked: check::Found,
+    /// What each CPU took from others; each is locked by its own CPU, and once by who writes the result.
+    takings: Vec<Mutex<Takings>>,
 }
 
 /// What a CPU has for itself.
@@ -80,6 +86,16 @@ pub struct Cpu {
     blocks_left: u32,
     /// Which translations are checked.
     pub turns: check::Turns,
+    /// Whose task runs.
+    runs: Runs,
+}
+
+/// Whose task a CPU runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Runs {
+    process: u32,
+    thread: u32,
+    is_measured: bool,
 }
 
 impl Machine {
@@ -115,6 +131,10 @@ impl Machine {
             slices: Mutex::new(Slices::new(SLICE_INSTRUCTIONS)),
             refusal: OnceLock::new(),
             checked: check::Found::default(),
+            takings: match arguments.tells_handovers {
+                true => (0..nr_cpus).map(|_| Mutex::default()).collect(),
+                false => Vec::new(),
+            },
             arguments,
         })
     }
@@ -145,6 +165,7 @@ impl Machine {
             nr_retired: 0,
             blocks_left: BLOCKS_PER_LOOK,
             turns: check::Turns::default(),
+            runs: Runs::default(),
         })
     }
 
@@ -220,6 +241,42 @@ impl Machine {
     pub fn switched(&self, cpu: &mut Cpu, task: u64) {
         let is_measured = self.tasks.is_measured(task, &self.ram);
         cpu.model.attribute(Some(if is_measured { Owner::Program } else { Owner::Rest }));
+        if self.arguments.tells_handovers {
+            let (process, thread) = self.tasks.numbers(task, &self.ram);
+            cpu.runs = Runs { process, thread, is_measured };
+        }
+    }
+
+    /// The instruction `code` has accessed `address` on CPU `index`: if that took a line from another CPU, it is noted.
+    pub fn note_handover(
+        &self,
+        (index, cpu): (usize, &mut Cpu),
+        code: &Code,
+        address: u64,
+        access: Access,
+    ) {
+        if cpu.model.take_handover().is_none() {
+            return;
+        }
+        let Runs { process, thread, is_measured } = cpu.runs;
+        let Some(takings) = self.takings.get(index) else { return };
+        let process = if address >> 63 == 0 { process } else { 0 };
+        let instruction = cpu.places.known(code).unwrap_or(0);
+        let taking = Taking { process, thread, address, instruction, access, is_measured };
+        takings.lock().unwrap_or_else(PoisonError::into_inner).note(taking);
+    }
+
+    fn handovers(&self) -> Handovers {
+        let mut handovers = Handovers::default();
+        for (cpu, takings) in self.takings.iter().enumerate() {
+            let takings = takings.lock().unwrap_or_else(PoisonError::into_inner);
+            handovers.total += takings.total;
+            handovers.of_the_rest += takings.of_the_rest;
+            handovers.most.extend(takings.handed(cpu as u16));
+        }
+        handovers.most.sort_unstable_by(|a, b| b.count.cmp(&a.count));
+        handovers.most.truncate(HANDED_MAX);
+        handovers
     }
 
     /// `task` begins.
@@ -323,7 +380,9 @@ impl Machine {
         let slices = slices.into_vec();
         let checks = self.arguments.checks_translations;
         let translations = checks.then(|| self.checked.translations());
-        let taken = Taken { format: FORMAT, ending, refusal, marks, slices, translations };
+        let handovers = self.arguments.tells_handovers.then(|| self.handovers());
+        let taken =
+            Taken { format: FORMAT, ending, refusal, marks, slices, translations, handovers };
         report::write(&taken, &self.arguments.out)
     }
 }

@@ -52,6 +52,13 @@ impl Tasks {
         group.is_some_and(|group| group != 0 && group == self.group.load(Ordering::Relaxed))
     }
 
+    /// The process of a task, and its own number; 0, which is none, where it cannot be read.
+    pub fn numbers(&self, task: u64, memory: &impl Memory) -> (u32, u32) {
+        let Some(facts) = self.facts.get() else { return (0, 0) };
+        let number = |offset| half(memory, facts, task, offset).unwrap_or(0);
+        (number(facts.tgid), number(facts.pid))
+    }
+
     /// A task begins.
     pub fn begins(&self, task: u64, memory: &impl Memory) -> Option<Turn> {
         let is_first = self.is_another_thread(task, memory)

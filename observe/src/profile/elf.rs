@@ -9,6 +9,9 @@ use framehop::ExplicitModuleSectionInfo;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
+/// The smallest there are.
+const PAGE_BYTES: u64 = 4096;
+
 /// A file larger than this is left alone: its symbols would take as much memory again.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
@@ -17,6 +20,8 @@ pub struct Elf {
     bytes: Vec<u8>,
     /// Place in memory and place in the file of each part that is loaded.
     segments: Vec<(Range<u64>, Range<u64>)>,
+    /// Of those that are code.
+    code: Vec<(Range<u64>, Range<u64>)>,
     functions: Symbols,
     variables: Symbols,
     sections: ExplicitModuleSectionInfo<Arc<[u8]>>,
@@ -36,23 +41,26 @@ impl Elf {
         let bytes = std::fs::read(path)?;
         let file = object::File::parse(&*bytes)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        let segments = file
-            .segments()
-            .map(|segment| {
-                let (at, nr) = segment.file_range();
-                (segment.address()..segment.address() + segment.size(), at..at + nr)
-            })
-            .collect();
+        let place = |segment: &object::Segment<'_, '_>| {
+            let (at, nr) = segment.file_range();
+            (segment.address()..segment.address() + segment.size(), at..at + nr)
+        };
+        let segments = file.segments().map(|segment| place(&segment)).collect();
+        let code = file.segments().filter(is_code).map(|segment| place(&segment)).collect();
         let (functions, variables) = symbols(&file);
         let functions = functions.with(unnamed(&file));
         let sections = sections(&file);
-        Ok(Self { segments, functions, variables, sections, bytes })
+        Ok(Self { segments, code, functions, variables, sections, bytes })
     }
 
-    /// The address that a place in the file has, as the file states it.
-    pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
-        let (memory, file) = self.segments.iter().find(|(_, file)| file.contains(&offset))?;
-        Some(memory.start + (offset - file.start))
+    /// The address that a place in the file has where its code is mapped, as the file states it. The kernel maps whole pages:
+    /// the first one of the code may begin with the end of what is before it in the file.
+    pub fn address_of_code(&self, offset: u64) -> Option<u64> {
+        let has = |(_, file): &&(Range<u64>, Range<u64>)| {
+            (file.start & !(PAGE_BYTES - 1)..file.end).contains(&offset)
+        };
+        let (memory, file) = self.code.iter().find(has)?;
+        Some(memory.start.wrapping_add(offset).wrapping_sub(file.start))
     }
 
     /// Whether an address is in a part that is loaded.
@@ -90,6 +98,10 @@ impl Elf {
     pub fn sections(&self) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
         self.sections.clone()
     }
+}
+
+fn is_code(segment: &object::Segment<'_, '_>) -> bool {
+    matches!(segment.flags(), object::SegmentFlags::Elf { p_flags } if p_flags & object::elf::PF_X != 0)
 }
 
 impl Symbols {

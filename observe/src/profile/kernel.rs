@@ -1,11 +1,16 @@
-//! Names of functions in the kernel.
+//! Names of functions and variables in the kernel.
 
 use crate::Host;
+
+/// What the last variable is taken to be long.
+const LAST_BYTES: u64 = 4096;
 
 /// /proc/kallsyms, sorted; empty: the kernel hides its addresses.
 #[derive(Debug, Default)]
 pub struct Kernel {
     symbols: Vec<(u64, String)>,
+    /// Variables, each up to the next one.
+    variables: Vec<(u64, String)>,
 }
 
 impl Kernel {
@@ -16,19 +21,37 @@ impl Kernel {
         Self::parse(&text)
     }
 
-    fn parse(text: &str) -> Self {
-        let mut symbols: Vec<_> = text
-            .lines()
-            .filter_map(|line| {
-                let mut words = line.split_whitespace();
-                let address = u64::from_str_radix(words.next()?, 16).ok().filter(|at| *at != 0)?;
-                // Code; the rest is variables and what is absolute.
-                words.next().filter(|kind| matches!(*kind, "t" | "T" | "w" | "W"))?;
-                Some((address, words.next()?.to_owned()))
-            })
-            .collect();
+    pub fn parse(text: &str) -> Self {
+        let (mut symbols, mut variables) = (Vec::new(), Vec::new());
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let [Some(address), Some(kind), Some(name)] = [(); 3].map(|()| words.next()) else {
+                continue;
+            };
+            let address = u64::from_str_radix(address, 16).ok().filter(|at| *at != 0);
+            let Some(address) = address else { continue };
+            match kind {
+                "t" | "T" | "w" | "W" => symbols.push((address, name.to_owned())),
+                "d" | "D" | "b" | "B" | "r" | "R" => variables.push((address, name.to_owned())),
+                // What is absolute.
+                _ => {}
+            }
+        }
         symbols.sort();
-        Self { symbols }
+        variables.sort();
+        Self { symbols, variables }
+    }
+
+    /// The variable at an address. How long the last one is, nobody says.
+    pub fn variable(&self, address: u64) -> Option<&str> {
+        let after = self.variables.partition_point(|(start, _)| *start <= address);
+        let (start, name) = self.variables.get(after.checked_sub(1)?)?;
+        // Of these there are as many as types of data, and what follows them has no name of its own.
+        if name.starts_with("__BTF_ID__") {
+            return None;
+        }
+        let end = self.variables.get(after).map_or(start + LAST_BYTES, |(next, _)| *next);
+        (address < end).then_some(name.as_str())
     }
 
     /// The function at an address.

@@ -12,10 +12,12 @@ mod asleep;
 mod elf;
 mod kernel;
 mod modules;
+mod names;
 mod operand;
 mod records;
 mod rings;
 mod space;
 mod stacks;
 
+pub use names::Names;
 pub use rings::{Profiler, STACK_BYTES, Unprofiled};

@@ -66,7 +66,7 @@ impl Space {
             self.unwinder.remove_module(at);
         }
         let elf = modules.elf(module);
-        let bias = elf.and_then(|elf| Some(start.wrapping_sub(elf.address_of_offset(offset)?)));
+        let bias = elf.and_then(|elf| Some(start.wrapping_sub(elf.address_of_code(offset)?)));
         if let (Some(elf), Some(bias)) = (elf, bias) {
             let module = Module::new(path.to_owned(), start..end, bias, elf.sections());
             self.unwinder.add_module(module);

@@ -30,12 +30,7 @@ impl Server {
 
     /// Catches up with the areas of `[start, end)` of which this round has nothing left to tell. Four huge pages are all
     /// that there is of an area, and their touches are too few to know it by.
-    pub(super) fn catch_up_where_all_is_told(
-        &mut self,
-        region: &Region,
-        start: usize,
-        end: usize,
-    ) {
+    pub(super) fn catch_up_where_all_is_told(&mut self, region: &Region, start: usize, end: usize) {
         for area in areas(start, end) {
             let (area, area_end) = area_of(area);
             let known = self.history.areas.at(area);

@@ -24,6 +24,8 @@ Examples:
       A server while it is loaded: started, loaded once it listens, stopped
   quartier lab count --repeatable --with-file input -- ./program input/small
       CPUs take turns: another run gives identical counts
+  quartier lab count --lines -- ./program
+      Which lines CPUs take from each other, what lies there, and whose code it is
   quartier lab count --geometry tsar --recording run.json -- ./program
   quartier lab count --from run.json --json
       Count once, look at it again later";

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
-use quartier_count::{Circumstances, CountMode, Machine, Moment, Phase, Recording, Taken};
-use quartier_lab::{Exit, Instrument, Report, Request};
+use quartier_count::{
+    Circumstances, CountMode, Machine, Moment, Naming, Phase, Recording, Taken, most_contended,
+};
+use quartier_lab::{Exit, Instrument, Report, Request, Spaces};
 use quartier_memmodel::geometry::{Geometry, Preset, Topology};
 use quartier_memmodel::{Layout, LayoutError, Owner, System};
 use quartier_model::Distance;
+use quartier_observe::profile::Names;
 
 use super::guest::GuestArgs;
 use crate::installed;
@@ -36,6 +39,9 @@ struct Counted {
     /// Compare translations with QEMU's own, for a note in the report
     #[arg(long, hide = true)]
     check_translations: bool,
+    /// Tell which lines of memory CPUs take from each other, what lies there, and which code takes them
+    #[arg(long, conflicts_with_all = ["sample", "repeatable"])]
+    lines: bool,
     /// CMD is a server: once it listens, run this shell command line, count the server meanwhile, then
     /// stop it
     #[arg(long, value_name = "LINE")]
@@ -79,6 +85,7 @@ pub struct Counting {
     nr_nodes: Option<usize>,
     sets_one_in: u32,
     checks_translations: bool,
+    tells_lines: bool,
     load: Option<OsString>,
     is_repeatable: bool,
     files: Vec<PathBuf>,
@@ -123,6 +130,7 @@ impl Counting {
             nr_nodes,
             sets_one_in,
             checks_translations: args.check_translations,
+            tells_lines: args.lines,
             load: args.load.clone(),
             is_repeatable: args.repeatable,
             files: args.with_file.clone(),
@@ -146,6 +154,10 @@ impl Counting {
         let report = run(&request)?;
         let counted = std::fs::read(&out).map_err(|_| nothing_counted(&report, folder.path()))?;
         let taken = Taken::parse(&counted)?;
+        let lines = taken.handovers.as_ref().map(|handovers| {
+            let line_bytes = u64::from(self.geometry.line_bytes);
+            most_contended(handovers, line_bytes, LINES_MAX, &mut Named::of(&report.spaces))
+        });
         let mode = self.mode(&taken);
         let mut recording = taken.recording(Circumstances {
             command: words(&request.command),
@@ -154,6 +166,7 @@ impl Counting {
             machine: Machine { cpus_per_node: report.cpus.clone() },
             mode,
         })?;
+        recording.lines = lines;
         if self.is_repeatable {
             // An instruction is a nanosecond there.
             recording.marks.iter_mut().for_each(|mark| mark.guest_seconds = None);
@@ -218,6 +231,7 @@ impl Counting {
             geometry: self.geometry_for(&request.topology, out)?,
             sets_one_in: self.sets_one_in,
             checks_translations: self.checks_translations,
+            tells_handovers: self.tells_lines,
             repeatable: self.is_repeatable,
         });
         request.load.clone_from(&self.load);
@@ -228,6 +242,28 @@ impl Counting {
             request.files.extend(installed::library("libquartier_preload.so", "the runtime").ok());
         }
         Ok(())
+    }
+}
+
+/// Of lines that CPUs take from each other, so many are named.
+const LINES_MAX: usize = 64;
+
+/// What names the addresses of a guest, whose programs are this machine's.
+struct Named(Names);
+
+impl Named {
+    fn of(spaces: &Spaces) -> Self {
+        Self(Names::new(Path::new("/"), &spaces.maps, &spaces.kernel_names))
+    }
+}
+
+impl Naming for Named {
+    fn function(&mut self, process: Option<u32>, address: u64) -> Option<String> {
+        self.0.function(process, address).map(|frame| frame.function)
+    }
+
+    fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
+        self.0.object(process, address)
     }
 }
 

@@ -12,6 +12,7 @@ pub use levels::{Level, LevelName, Service};
 pub use modelled::{CpuTime, Modelled};
 pub use tally::{Asked, ClassCommands, Commands, KindCommands, KindCounts, PairCommands, Tally};
 
+use crate::lines::Lines;
 use crate::recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
 use crate::slices::Slice;
 
@@ -67,6 +68,9 @@ pub struct Report {
     pub moments: Vec<MomentAt>,
     /// The whole run over time.
     pub slices: Vec<Slice>,
+    /// Lines that CPUs took from each other in the whole run, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Lines>,
     /// What a reader has to know: one sentence each.
     pub notes: Vec<String>,
 }
@@ -173,6 +177,7 @@ impl Report {
             guest_seconds: seconds_between(from, to),
             moments: moments.collect(),
             slices: recording.slices.clone(),
+            lines: recording.lines.clone(),
             notes,
             geometry: counted.geometry,
         })

@@ -1,6 +1,7 @@
 //! Reports for a terminal of 100 columns. What is left out stands in the JSON.
 
 mod compare;
+mod lines;
 mod table;
 
 use std::fmt::Write;
@@ -38,6 +39,9 @@ pub fn report(report: &Report) -> String {
     }
     levels(&mut out, report);
     modelled(&mut out, report);
+    if let Some(found) = &report.lines {
+        lines::lines(&mut out, found);
+    }
     tail(&mut out, report);
     out
 }

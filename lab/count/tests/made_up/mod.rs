@@ -216,6 +216,7 @@ impl MadeUp {
             under_load: false,
             marks,
             slices: self.slices(),
+            lines: None,
             notes: Vec::new(),
         }
     }

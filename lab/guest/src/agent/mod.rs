@@ -8,6 +8,7 @@ mod mounts;
 mod plan;
 mod server;
 mod session;
+mod spaces;
 mod streams;
 
 use std::convert::Infallible;

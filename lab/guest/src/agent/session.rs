@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::enter::STATUS_NOT_EXECUTABLE;
 use super::plan::{Plan, Role};
+use super::spaces::Watch;
 use super::streams::Wrap;
 use super::{Host, clocks, server, streams};
 use crate::error::{Context, Error, Result};
@@ -88,12 +89,14 @@ pub fn attend(
         thread::spawn(move || streams::forward(file, &ended, send))
     };
     let mut outputs = streams.outputs;
+    let watch = start.tells_spaces.then(Watch::begin);
     let while_it_runs: Vec<_> =
         if start.is_repeatable { Vec::new() } else { outputs.drain(..).map(forward).collect() };
     let exit = reap_until(command, on_end)?;
     if is_counted {
         quartier_marker::stop();
     }
+    watch.map(|watch| watch.end(host)).transpose()?;
     for (file, _) in &mut outputs {
         file.rewind().doing("read what the command wrote")?;
     }

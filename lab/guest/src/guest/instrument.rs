@@ -25,6 +25,8 @@ pub struct Instrument {
     pub sets_one_in: u32,
     /// Some translations are compared with QEMU's own.
     pub checks_translations: bool,
+    /// Which instructions take lines from other CPUs is told, and where processes have what, to name them.
+    pub tells_handovers: bool,
     /// All CPUs in one thread, in the guest's own time: the same run again gives the same counts, if
     /// nothing comes from outside the guest meanwhile.
     pub repeatable: bool,
@@ -53,6 +55,9 @@ impl Instrument {
         arg.push(if self.repeatable { ",threads=single" } else { ",threads=multi" });
         if self.checks_translations {
             arg.push(",check=translations");
+        }
+        if self.tells_handovers {
+            arg.push(",lines=handed-over");
         }
         for (node, start, bytes, offset) in pieces(topology) {
             let file = first_file + node as i32;
@@ -166,12 +171,14 @@ mod tests {
             geometry: "tsar".to_owned(),
             sets_one_in: 8,
             checks_translations: true,
+            tells_handovers: true,
             repeatable: false,
         };
         let argument = instrument.plugin_arg(&topology(&[512, 512]), 20);
         assert_eq!(
             argument.to_str().unwrap().replace(&format!("{INTERFACE:x}"), "INTERFACE"),
             "/a,,b.so,interface=INTERFACE,out=/out,geometry=tsar,sets=8,cpus=0+0+1+1,threads=multi,check=translations,\
+             lines=handed-over,\
              range=0:0:536870912:20:0,range=1:536870912:536870912:21:0"
         );
     }

@@ -10,6 +10,7 @@ mod program;
 mod run;
 mod signals;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -185,6 +186,18 @@ pub struct Report {
     pub exit: Exit,
     /// The same as a shell would have it.
     pub exit_status: u8,
+    /// Where processes that were counted had what, if that was asked for.
+    #[serde(skip)]
+    pub spaces: Spaces,
+}
+
+/// What names the addresses of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spaces {
+    /// By process: the last `/proc/PID/maps` that was seen of it.
+    pub maps: BTreeMap<u32, String>,
+    /// `/proc/kallsyms`, without modules.
+    pub kernel_names: String,
 }
 
 /// What a captured command wrote and how it ended.

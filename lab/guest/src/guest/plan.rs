@@ -75,6 +75,7 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
             .as_ref()
             .map(|line| Load { line: bytes(line), listen_limit_s: request.hang_limit.as_secs() }),
         is_counted: request.instrument.is_some(),
+        tells_spaces: request.instrument.as_ref().is_some_and(|of| of.tells_handovers),
         cpus: request.cpus.to_string(),
         limits: limits::current(),
         terminal,

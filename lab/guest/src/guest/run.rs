@@ -19,7 +19,7 @@ use super::input::Pump;
 use super::machine::Processes;
 use super::plan::{alone, now_ns, plan};
 use super::signals::{Ending, Forwarder};
-use super::{Input, Report, Request, Streams};
+use super::{Input, Report, Request, Spaces, Streams};
 use crate::agent::ROOT_TAG;
 use crate::error::{Context, Error, Result};
 use crate::frame::{Exit, Frame, Start};
@@ -104,6 +104,7 @@ fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) ->
         pump: None,
         boot: None,
         heard: Instant::now(),
+        spaces: Spaces::default(),
     };
     let end = run.until_end(&from_guest, &mut processes);
     run.pump = None;
@@ -144,6 +145,8 @@ enum End {
 
 struct Run<'a> {
     request: &'a Request,
+    /// What names addresses, as the guest tells it.
+    spaces: Spaces,
     streams: &'a mut Streams,
     begun: Instant,
     booting_since: Instant,
@@ -237,6 +240,15 @@ impl Run<'_> {
                 let error = &mut self.streams.error;
                 error.write_all(&data).and_then(|()| error.flush())
             }
+            Frame::Space(process, maps) => {
+                let maps = String::from_utf8_lossy(&maps).into_owned();
+                self.spaces.maps.insert(process, maps);
+                Ok(())
+            }
+            Frame::KernelNames(part) => {
+                self.spaces.kernel_names += &String::from_utf8_lossy(&part);
+                Ok(())
+            }
             Frame::Exit(exit) => return Ok(Some(End::Exit(exit))),
             Frame::Failed(why) => return Ok(Some(End::GuestFailed(why))),
             Frame::Refused(why) => return Ok(Some(End::Refused(why))),
@@ -328,6 +340,7 @@ impl Run<'_> {
             elapsed_ms: self.begun.elapsed().as_millis() as u64,
             exit,
             exit_status: exit.shell_status(),
+            spaces: self.spaces.clone(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What became of a request at the shared level: its counts, its command and its modelled cycles.
 
-use super::Cpu;
+use super::{Cpu, Handover};
 use crate::cost::Request;
 use crate::geometry::Side;
 use crate::kinds::{Class, Event, Kind};
@@ -53,6 +53,10 @@ impl Cpu {
         };
         if let Some(event) = event {
             self.count(event, 1);
+        }
+        let is_data = matches!(kind, Kind::Read | Kind::Write | Kind::Atomic);
+        if let Some(from) = served.taken_from.filter(|_| is_data) {
+            self.handover = Some(Handover { line: line << self.line_shift, from });
         }
         if let Some(target) = served.target {
             self.command(target, line, kind, class, moved);

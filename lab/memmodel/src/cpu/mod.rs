@@ -46,6 +46,16 @@ pub struct Cpu {
     recent_code: Recent,
     recent_data: Recent,
     clock: Clock,
+    handover: Option<Handover>,
+}
+
+/// A line that was another CPU's: it had written it since, or had a copy that a write makes void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// The line's first byte in physical memory.
+    pub line: u64,
+    /// Whose it was: of several one.
+    pub from: u16,
 }
 
 /// What the access that is under way stands for, where sets are sampled.
@@ -92,6 +102,7 @@ impl Cpu {
             recent_code: Recent::new(),
             recent_data: Recent::new(),
             clock: Clock::new(system),
+            handover: None,
             system: Arc::clone(system),
         }
     }
@@ -151,6 +162,12 @@ impl Cpu {
         for vaddr in lines(vaddr, bytes, self.line_shift) {
             self.data_line(vaddr, access, mode, walker);
         }
+    }
+
+    /// What the last access of data took from another CPU, if anything, once.
+    #[inline]
+    pub fn take_handover(&mut self) -> Option<Handover> {
+        self.handover.take()
     }
 
     /// The cycles that accesses of this CPU have stalled it for so far, counted or not, in thousandths. An

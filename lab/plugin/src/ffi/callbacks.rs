@@ -179,6 +179,24 @@ pub extern "C" fn on_sampled_data(said: c_uint, info: u32, vaddr: u64, word: *mu
     on_data(said, info, vaddr, word);
 }
 
+/// An instruction that accesses memory, and what [`on_data`] would get for it.
+#[derive(Debug)]
+pub struct Site {
+    pub code: Code,
+    pub word: usize,
+}
+
+/// As [`on_data`], where it is asked which instructions take lines from other CPUs.
+pub extern "C" fn on_traced_data(said: c_uint, info: u32, vaddr: u64, site: *mut c_void) {
+    // SAFETY: the word that `on_access` gave, a site that is never freed.
+    let site = unsafe { &*site.cast::<Site>() };
+    on_data(said, info, vaddr, site.word as *mut c_void);
+    with_cpu(said, |machine, cpu| {
+        let index = machine.index(said as usize);
+        machine.note_handover((index, cpu), &site.code, vaddr, access(site.word));
+    });
+}
+
 #[inline(never)]
 pub extern "C" fn on_data(said: c_uint, info: u32, vaddr: u64, word: *mut c_void) {
     let word = word as usize;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::callbacks::{self, ATOMIC, KERNEL, STORE};
+use super::callbacks::{self, ATOMIC, KERNEL, STORE, Site};
 use super::declarations::{self as qemu, Block, Instruction};
 use super::install::machine;
 use crate::code::Code;
@@ -33,7 +33,7 @@ pub extern "C" fn on_block(_id: u64, block: *mut Block) {
         } else {
             let place = place_of(instruction);
             code.get_or_insert(place).extend(&place);
-            instrument(machine, instruction, meaning, place.vaddr());
+            instrument(machine, instruction, meaning, place);
         }
     }
     if let Some(code) = code {
@@ -85,7 +85,8 @@ fn place_of(instruction: *const Instruction) -> Code {
     }
 }
 
-fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning, vaddr: u64) {
+fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning, place: Code) {
+    let vaddr = place.vaddr();
     match meaning {
         Meaning::Stop => on_execution(instruction, callbacks::on_stop, 0),
         Meaning::WriteRoot => on_execution(instruction, callbacks::on_write_root, 0),
@@ -107,10 +108,10 @@ fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning
     let mode = if vaddr >> 63 != 0 { KERNEL } else { 0 };
     if meaning == Meaning::Atomic {
         // QEMU tells of its read and of its write; it is one access.
-        return on_access(machine, instruction, qemu::ACCESS_WRITE, mode | STORE | ATOMIC);
+        return on_access(machine, instruction, qemu::ACCESS_WRITE, (place, mode | STORE | ATOMIC));
     }
-    on_access(machine, instruction, qemu::ACCESS_READ, mode);
-    on_access(machine, instruction, qemu::ACCESS_WRITE, mode | STORE);
+    on_access(machine, instruction, qemu::ACCESS_READ, (place, mode));
+    on_access(machine, instruction, qemu::ACCESS_WRITE, (place, mode | STORE));
 }
 
 fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word: usize) {
@@ -119,10 +120,22 @@ fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word
     unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, registers, word) };
 }
 
-fn on_access(machine: &Machine, instruction: *mut Instruction, accesses: i32, word: usize) {
-    let is_sampled = machine.is_sampled();
-    let callback = if is_sampled { callbacks::on_sampled_data } else { callbacks::on_data };
-    let (registers, word) = (qemu::REGISTERS_NONE, word as *mut c_void);
+fn on_access(
+    machine: &Machine,
+    instruction: *mut Instruction,
+    accesses: i32,
+    (code, word): (Code, usize),
+) {
+    let is_traced = machine.arguments.tells_handovers;
+    let (callback, word): (qemu::OnAccess, *mut c_void) = if is_traced {
+        // As for blocks: QEMU does not say when it no longer calls back.
+        (callbacks::on_traced_data, Box::into_raw(Box::new(Site { code, word })).cast())
+    } else if machine.is_sampled() {
+        (callbacks::on_sampled_data, word as *mut c_void)
+    } else {
+        (callbacks::on_data, word as *mut c_void)
+    };
+    let registers = qemu::REGISTERS_NONE;
     // SAFETY: as for `on_execution`.
     unsafe {
         qemu::qemu_plugin_register_vcpu_mem_cb(instruction, callback, registers, accesses, word);

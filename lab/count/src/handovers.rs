@@ -1,0 +1,36 @@
+//! Lines of memory that CPUs take from each other: how often, by which instruction, at which word.
+
+use quartier_memmodel::Access;
+use serde::{Deserialize, Serialize};
+
+/// What one instruction took on one CPU, of one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handed {
+    /// Whose memory: a process's number, or none for the kernel's.
+    pub process: Option<u32>,
+    /// Which thread took it; 0: nobody knows.
+    pub thread: u32,
+    /// The access's first byte, where the process (or the kernel) has it.
+    pub address: u64,
+    /// The instruction, likewise.
+    pub instruction: u64,
+    /// Who took it.
+    pub cpu: u16,
+    /// To do what.
+    pub access: Access,
+    /// So often, at least.
+    pub count: u64,
+}
+
+/// All that was taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handovers {
+    /// Lines that CPUs took from each other for the program that was measured.
+    pub total: u64,
+    /// And for anybody else, the kernel's own threads say, and CPUs that were idle.
+    pub of_the_rest: u64,
+    /// Of which instructions are known that took some more than once, most first.
+    pub most: Vec<Handed>,
+}

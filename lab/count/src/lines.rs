@@ -1,0 +1,273 @@
+//! Of the lines that CPUs take from each other those that are taken most: what lies there, who takes it, and whether it is one
+//! word that all want or words of several that lie too close.
+
+use std::collections::BTreeMap;
+
+use quartier_memmodel::Access;
+use serde::{Deserialize, Serialize};
+
+use crate::handovers::{Handed, Handovers};
+
+/// A word is one thread's where so much of what is taken of it is that thread's.
+const OWN_SHARE: f64 = 0.9;
+
+/// Why CPUs take a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Nature {
+    /// They want the same word.
+    Shared,
+    /// Each thread (of the kernel's: each CPU) wants a word of its own, and they share the line.
+    FalselyShared,
+}
+
+/// What CPUs took from each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lines {
+    /// Lines, all that were taken for the program.
+    pub taken: u64,
+    /// And for anybody else: none of those is below.
+    pub taken_by_the_rest: u64,
+    /// Those that were taken most.
+    pub most: Vec<ContendedLine>,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContendedLine {
+    /// Whose memory; none: the kernel's.
+    pub process: Option<u32>,
+    /// Its first byte.
+    pub address: u64,
+    /// So often.
+    pub taken: u64,
+    /// Of all that was taken.
+    pub share: f64,
+    /// Why.
+    pub nature: Nature,
+    /// Of the line, most first.
+    pub words: Vec<Word>,
+}
+
+/// What CPUs wanted of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Word {
+    /// The first byte of eight.
+    pub address: u64,
+    /// What lies there, if anybody has a name for it.
+    pub object: Option<String>,
+    /// So often.
+    pub taken: u64,
+    /// By whom.
+    pub cpus: Vec<u16>,
+    /// By which threads.
+    pub threads: Vec<u32>,
+    /// By what, most first.
+    pub takers: Vec<Taker>,
+}
+
+/// Code that takes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Taker {
+    /// If anybody has a name for it.
+    pub function: Option<String>,
+    /// To do what.
+    pub access: Access,
+    /// So often.
+    pub taken: u64,
+}
+
+/// What names addresses: of a process, or of the kernel.
+pub trait Naming {
+    /// The function that an instruction is of.
+    fn function(&mut self, process: Option<u32>, address: u64) -> Option<String>;
+    /// What lies at an address.
+    fn object(&mut self, process: Option<u32>, address: u64) -> Option<String>;
+}
+
+/// By instruction and word, with names: so many lines at most, those that were taken most. An instruction of the kernel's is the kernel's, whoever asked for it.
+#[must_use]
+pub fn most_contended(
+    handovers: &Handovers,
+    line_bytes: u64,
+    nr_max: usize,
+    names: &mut dyn Naming,
+) -> Lines {
+    let mut lines: BTreeMap<(Option<u32>, u64), Vec<&Handed>> = BTreeMap::new();
+    for handed in &handovers.most {
+        let line = handed.address & !(line_bytes - 1);
+        lines.entry((handed.process, line)).or_default().push(handed);
+    }
+    let taken = |handed: &[&Handed]| handed.iter().map(|handed| handed.count).sum::<u64>();
+    let mut lines: Vec<_> = lines.into_iter().collect();
+    lines.sort_by_key(|(_, handed)| std::cmp::Reverse(taken(handed)));
+    lines.truncate(nr_max);
+    let most = lines.into_iter().map(|((process, address), handed)| {
+        let words = by(&handed, |handed| handed.address & !7);
+        ContendedLine {
+            process,
+            address,
+            taken: taken(&handed),
+            share: taken(&handed) as f64 / handovers.total.max(1) as f64,
+            nature: nature(process, &words),
+            words: words.iter().map(|(at, handed)| word(process, *at, handed, names)).collect(),
+        }
+    });
+    Lines { taken: handovers.total, taken_by_the_rest: handovers.of_the_rest, most: most.collect() }
+}
+
+/// In groups, that which was taken most first.
+fn by<'a, K: Ord + Copy>(
+    handed: &[&'a Handed],
+    key: impl Fn(&Handed) -> K,
+) -> Vec<(K, Vec<&'a Handed>)> {
+    let mut groups: BTreeMap<K, Vec<&Handed>> = BTreeMap::new();
+    handed.iter().for_each(|handed| groups.entry(key(handed)).or_default().push(handed));
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    let taken = |handed: &[&Handed]| handed.iter().map(|handed| handed.count).sum::<u64>();
+    groups.sort_by_key(|(_, handed)| std::cmp::Reverse(taken(handed)));
+    groups
+}
+
+/// Falsely shared is a line whose words are one thread's each, and not all the same one's. Threads go from CPU to CPU; what the
+/// kernel has for each CPU does not.
+fn nature(process: Option<u32>, words: &[(u64, Vec<&Handed>)]) -> Nature {
+    let owner = |handed: &[&Handed]| {
+        let by_whom = |handed: &Handed| match process {
+            Some(_) => handed.thread,
+            None => u32::from(handed.cpu),
+        };
+        let cpus = by(handed, by_whom);
+        let taken = |handed: &[&Handed]| handed.iter().map(|handed| handed.count).sum::<u64>();
+        let (whose, own) = cpus.first()?;
+        (taken(own) as f64 >= OWN_SHARE * taken(handed) as f64).then_some(*whose)
+    };
+    let owners: Option<Vec<u32>> = words.iter().map(|(_, handed)| owner(handed)).collect();
+    match owners {
+        Some(owners) if owners.iter().any(|owner| *owner != owners[0]) => Nature::FalselyShared,
+        _ => Nature::Shared,
+    }
+}
+
+fn word(process: Option<u32>, address: u64, handed: &[&Handed], names: &mut dyn Naming) -> Word {
+    let mut cpus: Vec<_> = handed.iter().map(|handed| handed.cpu).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let mut threads: Vec<_> = handed.iter().map(|handed| handed.thread).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let mut takers: Vec<Taker> = Vec::new();
+    for handed in handed {
+        // Whose instruction it is, the memory's process or the kernel, its address says.
+        let function = names.function(process, handed.instruction);
+        let same = |taker: &&mut Taker| taker.function == function && taker.access == handed.access;
+        match takers.iter_mut().find(same) {
+            Some(taker) => taker.taken += handed.count,
+            None => takers.push(Taker { function, access: handed.access, taken: handed.count }),
+        }
+    }
+    takers.sort_by_key(|taker| std::cmp::Reverse(taker.taken));
+    Word {
+        address,
+        object: names.object(process, address),
+        taken: handed.iter().map(|handed| handed.count).sum(),
+        cpus,
+        threads,
+        takers,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Made;
+
+    impl Naming for Made {
+        fn function(&mut self, _: Option<u32>, address: u64) -> Option<String> {
+            (address != 0).then(|| format!("f{}", address >> 12))
+        }
+
+        fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
+            process.map(|_| format!("v{address:x}"))
+        }
+    }
+
+    fn handed(address: u64, instruction: u64, cpu: u16, count: u64) -> Handed {
+        let access = Access::Store;
+        let thread = 100 + u32::from(cpu);
+        Handed { process: Some(1), thread, address, instruction, cpu, access, count }
+    }
+
+    fn lines(most: Vec<Handed>) -> Vec<ContendedLine> {
+        let total = 1000;
+        most_contended(&Handovers { total, of_the_rest: 5, most }, 64, 10, &mut Made).most
+    }
+
+    #[test]
+    fn a_word_that_several_write_is_shared() {
+        let found = lines(vec![
+            handed(0x1008, 0x1000, 0, 300),
+            handed(0x1008, 0x1010, 1, 290),
+            handed(0x100c, 0x2000, 1, 10),
+            handed(0x2000, 0x3000, 0, 5),
+        ]);
+        assert_eq!(
+            (found[0].address, found[0].taken, found[0].nature),
+            (0x1000, 600, Nature::Shared)
+        );
+        assert!((found[0].share - 0.6).abs() < 1e-9);
+        let word = &found[0].words[0];
+        assert_eq!((word.object.as_deref(), &word.cpus[..]), (Some("v1008"), &[0, 1][..]));
+        let takers: Vec<_> =
+            word.takers.iter().map(|of| (of.function.as_deref(), of.taken)).collect();
+        assert_eq!(
+            takers,
+            [(Some("f1"), 590), (Some("f2"), 10)],
+            "instructions of one function are one"
+        );
+        assert_eq!(found[1].address, 0x2000);
+    }
+
+    #[test]
+    fn words_of_one_thread_each_are_falsely_shared() {
+        let found = lines(vec![
+            handed(0x1000, 0x1000, 0, 300),
+            handed(0x1008, 0x1010, 1, 290),
+            handed(0x1008, 0x1010, 0, 10),
+        ]);
+        assert_eq!(found[0].nature, Nature::FalselyShared);
+        assert_eq!(found[0].words.len(), 2);
+        // Two words of one CPU, which another takes the line from by reading a third.
+        let found = lines(vec![handed(0x1000, 0x1000, 0, 300), handed(0x1008, 0x1010, 0, 290)]);
+        assert_eq!(found[0].nature, Nature::Shared);
+        // Threads that went to each other's CPUs meanwhile.
+        let moved = |address, cpu, thread| Handed { thread, ..handed(address, 0x1000, cpu, 100) };
+        let found = lines(vec![
+            moved(0x1000, 0, 7),
+            moved(0x1000, 1, 7),
+            moved(0x1008, 0, 8),
+            moved(0x1008, 1, 8),
+        ]);
+        assert_eq!(found[0].nature, Nature::FalselyShared);
+        // Of the kernel's, CPUs count.
+        let kernels =
+            |address, cpu| Handed { process: None, thread: 7, ..handed(address, 0x1000, cpu, 100) };
+        let found = lines(vec![kernels(0x1000, 0), kernels(0x1008, 1)]);
+        assert_eq!(found[0].nature, Nature::FalselyShared);
+    }
+
+    #[test]
+    fn the_kernels_line_and_a_processs_are_two_and_what_has_no_name_has_none() {
+        let kernel = Handed { process: None, ..handed(0x1000, 0, 0, 9) };
+        let found = lines(vec![handed(0x1000, 0x1000, 0, 10), kernel]);
+        assert_eq!(found.len(), 2);
+        let word = &found[1].words[0];
+        assert_eq!((word.object.as_deref(), word.takers[0].function.as_deref()), (None, None));
+        assert!(lines(Vec::new()).is_empty());
+    }
+}

@@ -1,0 +1,168 @@
+//! Names of addresses that were seen elsewhere, in a guest say: by where processes had what, and what the kernel there called
+//! its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use quartier_model::{Frame, KERNEL_MODULE};
+
+use super::kernel::Kernel;
+use super::modules::Modules;
+use super::space::{Place, Space};
+
+/// What names them.
+pub struct Names {
+    kernel: Kernel,
+    modules: Modules,
+    processes: BTreeMap<u32, Process>,
+}
+
+struct Process {
+    space: Space,
+    /// Where mappings begin and end, and what the kernel calls them; empty: nothing.
+    mappings: Vec<(u64, u64, String)>,
+}
+
+impl Names {
+    /// By each process's `/proc/PID/maps`, whose paths begin at `root`, and by `/proc/kallsyms`.
+    #[must_use]
+    pub fn new(root: &Path, maps: &BTreeMap<u32, String>, kernel_names: &str) -> Self {
+        let mut modules = Modules::new(root);
+        let processes =
+            maps.iter().map(|(process, maps)| (*process, Process::of(maps, &mut modules)));
+        let processes = processes.collect();
+        Self { kernel: Kernel::parse(kernel_names), modules, processes }
+    }
+
+    /// The function that the instruction at an address is of, the innermost of inlined ones. `None`: no file has it.
+    pub fn function(&mut self, process: Option<u32>, address: u64) -> Option<Frame> {
+        if is_kernels(address) {
+            let function = self.kernel.function(address)?.to_owned();
+            return Some(Frame { function, module: KERNEL_MODULE.to_owned(), line: None });
+        }
+        match self.processes.get(&process?)?.space.place(address) {
+            Place::Module(module, stated) => self.modules.frames(module, stated).pop(),
+            _ => None,
+        }
+    }
+
+    /// The variable at an address, or what it lies in: a file's data, the heap, a stack. `None`: nobody has a name for it.
+    #[must_use]
+    pub fn object(&self, process: Option<u32>, address: u64) -> Option<String> {
+        if is_kernels(address) {
+            return self.kernel.variable(address).map(str::to_owned);
+        }
+        let process = self.processes.get(&process?)?;
+        let found = process.space.data(address, &self.modules);
+        let variable = found.and_then(|(module, stated)| {
+            self.modules.elf(module)?.variable(stated).map(str::to_owned)
+        });
+        variable.or_else(|| {
+            let mapping =
+                process.mappings.iter().find(|(start, end, _)| (*start..*end).contains(&address));
+            let (.., name) = mapping.filter(|(.., name)| !name.is_empty())?;
+            Some(name.rsplit('/').next().unwrap_or(name).to_owned())
+        })
+    }
+}
+
+fn is_kernels(address: u64) -> bool {
+    address >> 63 != 0
+}
+
+impl Process {
+    fn of(maps: &str, modules: &mut Modules) -> Self {
+        let mut space = Space::new();
+        let mut mappings = Vec::new();
+        for line in maps.lines() {
+            let Some(Mapping { start, end, is_code, offset, name }) = Mapping::parse(line) else {
+                continue;
+            };
+            if is_code && name.starts_with('/') {
+                space.map(start, end - start, offset, name, modules);
+            }
+            mappings.push((start, end, name.to_owned()));
+        }
+        Self { space, mappings }
+    }
+}
+
+/// A line of `/proc/PID/maps`.
+struct Mapping<'a> {
+    start: u64,
+    end: u64,
+    is_code: bool,
+    offset: u64,
+    name: &'a str,
+}
+
+impl<'a> Mapping<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let (permissions, rest) = rest.split_once(' ')?;
+        let (offset, rest) = rest.split_once(' ')?;
+        // Device and inode, and the name behind as many spaces as there are.
+        let name = rest.splitn(3, ' ').nth(2).unwrap_or_default().trim();
+        let (start, end) = (number(start)?, number(end)?);
+        (start < end).then_some(Self {
+            start,
+            end,
+            is_code: permissions.contains('x'),
+            offset: number(offset)?,
+            name,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At an address of this test that its own maps tell of.
+    static COUNTER: [u64; 64] = [7; 64];
+
+    #[test]
+    fn what_this_process_has_is_named() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut names = Names::new(Path::new("/"), &[(1, maps)].into(), "");
+        let here = what_this_process_has_is_named as *const () as u64;
+        let function = names.function(Some(1), here + 1).unwrap().function;
+        assert!(function.contains("what_this_process_has_is_named"), "{function}");
+        let object = names.object(Some(1), COUNTER.as_ptr() as u64 + 8).unwrap();
+        assert!(object.contains("COUNTER"), "{object}");
+        let on_stack = 1_u64;
+        // A thread of a test has a stack that the kernel has no name for.
+        let object = names.object(Some(1), (&raw const on_stack) as u64);
+        assert!(object.is_none_or(|object| object.starts_with('[')));
+        assert!(names.function(Some(2), here).is_none(), "another process");
+        assert!(names.object(None, COUNTER.as_ptr() as u64).is_none());
+    }
+
+    #[test]
+    fn what_the_kernel_has_is_named_whoever_asks() {
+        let kernel = "ffffffff81000000 T _text\nffffffff81000100 t futex_wait\n\
+                      ffffffff82000000 d jiffies\nffffffff82000040 b lock\n";
+        let mut names = Names::new(Path::new("/"), &BTreeMap::new(), kernel);
+        let frame = names.function(Some(3), 0xffff_ffff_8100_0180).unwrap();
+        assert_eq!((frame.function.as_str(), frame.module.as_str()), ("futex_wait", KERNEL_MODULE));
+        assert_eq!(names.object(None, 0xffff_ffff_8200_0044).as_deref(), Some("lock"));
+        assert_eq!(names.object(None, 0xffff_8880_0000_0000), None, "not by what comes before it");
+    }
+
+    #[test]
+    fn lines_that_are_none_are_left_out() {
+        for line in ["", "x", "12-10 r-xp 0 0:0 1", "10-12", "10-12 r-xp zz 0:0 1 /x"] {
+            assert!(Mapping::parse(line).is_none(), "{line}");
+        }
+        let line = "7f0000000000-7f0000001000 r-xp 00002000 08:01 12345      /a b/c (deleted)";
+        let mapping = Mapping::parse(line).unwrap();
+        assert_eq!(
+            (mapping.offset, mapping.name, mapping.is_code),
+            (0x2000, "/a b/c (deleted)", true)
+        );
+        let nameless = Mapping::parse("10-20 rw-p 00000000 00:00 0").unwrap();
+        assert_eq!((nameless.name, nameless.is_code), ("", false));
+    }
+}

@@ -1,0 +1,285 @@
+//! The experiment of seed 003 on real servers: a light service beside ever more heavy requests, unmodified and under each
+//! policy, and beside what others do against overload.
+
+mod across;
+mod drawing;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use crate::workspace::Workspace;
+
+/// Options of `cargo xtask degrade-bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Who decides which service gets slow
+    #[arg(long, value_delimiter = ',', default_values = &VARIANTS[..FIRST])]
+    variants: Vec<String>,
+    /// Heavy clients beside 30 light ones; in the open loop as many fortieths of what overloads the server
+    #[arg(long, value_name = "NR", value_delimiter = ',', default_value = "0,5,10,20,30,40")]
+    heavy: Vec<u32>,
+    /// Clients that wait for their answer, and requests that come by the clock
+    #[arg(long, value_delimiter = ',', default_value = "closed,open")]
+    loops: Vec<String>,
+    /// Before each run is counted, seconds
+    #[arg(long, default_value_t = 2.0)]
+    warm_seconds: f64,
+    /// For which each run is counted
+    #[arg(long, default_value_t = 8.0)]
+    seconds: f64,
+    /// Of all variants, one after the other
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// The JDK that the servers run on [default: the one on the PATH]
+    #[arg(long, value_name = "FOLDER")]
+    java_home: Option<PathBuf>,
+    /// How the kernel schedules the servers
+    #[arg(long, value_enum, default_value = "as-they-come")]
+    under: Under,
+    /// Count nothing; say how far apart the experiments are that lie in folders beside each other in the folder of results
+    #[arg(long)]
+    across: bool,
+    /// Where the tables, the drawings and all that was counted go
+    #[arg(long, default_value = "docs/results/degrade")]
+    out: PathBuf,
+}
+
+/// `--under`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Under {
+    /// As the kernel does without being asked
+    AsTheyCome,
+    /// Slices of 0.1 ms
+    #[value(name = "slices-of-100-us")]
+    ShortSlices,
+    /// Slices of 100 ms
+    #[value(name = "slices-of-100-ms")]
+    LongSlices,
+    /// As what nobody waits for
+    Batch,
+    /// Behind all others, the load too
+    Nice,
+}
+
+impl Under {
+    /// What the servers' commands begin with; the script is for slices.
+    fn words(self, slice: &Path) -> Vec<String> {
+        let slices_of = |nanoseconds: &str| {
+            vec!["python3".to_owned(), slice.display().to_string(), nanoseconds.to_owned()]
+        };
+        match self {
+            Self::AsTheyCome => Vec::new(),
+            Self::ShortSlices => slices_of("100000"),
+            Self::LongSlices => slices_of("100000000"),
+            Self::Batch => ["chrt", "--batch", "0"].map(str::to_owned).to_vec(),
+            Self::Nice => ["nice", "-n", "10"].map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+const VARIANTS: [&str; 13] = [
+    "unmodified",
+    "priorities",
+    "limits",
+    "jetty",
+    "jetty-qos",
+    "fair",
+    "weighted",
+    "priority",
+    "protect",
+    "curve",
+    "jdk",
+    "jdk-protect",
+    "jdk-curve",
+];
+/// Those of Tomcat and Jetty; the others are for another environment.
+const FIRST: usize = 10;
+
+/// All that was counted, in a folder of results.
+const COUNTED: &str = "counted.jsonl";
+
+/// Runs a command with slices of its own.
+const SLICE: &str = include_str!("slice.py");
+
+/// What the experiment prints.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Begin(Begin),
+    Run(Run),
+}
+
+/// What targets are set by.
+#[derive(Clone, Debug, Deserialize)]
+struct Begin {
+    alone_p95_ms: f64,
+    /// One request, on the unmodified server.
+    light_cpu_s: f64,
+    heavy_cpu_s: f64,
+    cpus: u32,
+    java: String,
+    /// The line that `curve` is to follow, at no heavy client and at 40.
+    curve_ms: [f64; 2],
+}
+
+/// One class of requests in one run.
+#[derive(Clone, Debug, Deserialize)]
+struct Run {
+    variant: String,
+    #[serde(rename = "loop")]
+    pace: String,
+    heavy: u32,
+    round: u32,
+    class: String,
+    seconds: f64,
+    answered: u64,
+    refused: u64,
+    failed: u64,
+    p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    /// Of both classes.
+    server_cpu_s: f64,
+    client_cpu_s: f64,
+}
+
+/// All that was counted.
+#[derive(Debug)]
+struct Experiment {
+    begin: Begin,
+    runs: Vec<Run>,
+}
+
+impl Experiment {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let (mut begin, mut runs) = (None, Vec::new());
+        for line in text.lines() {
+            let line =
+                serde_json::from_str(line).with_context(|| format!("no line of it: {line}"))?;
+            match line {
+                Line::Begin(told) => begin = Some(told),
+                Line::Run(run) => runs.push(run),
+            }
+        }
+        ensure!(!runs.is_empty(), "nothing was counted");
+        Ok(Self { begin: begin.context("it does not say what targets were set by")?, runs })
+    }
+
+    /// Of a variant beside so many, one for each round.
+    fn runs<'a>(
+        &'a self,
+        pace: &'a str,
+        variant: &'a str,
+        class: &'a str,
+        heavy: u32,
+    ) -> impl Iterator<Item = &'a Run> {
+        self.runs.iter().filter(move |run| {
+            run.pace == pace && run.variant == variant && run.class == class && run.heavy == heavy
+        })
+    }
+
+    /// Work that was of use: CPU seconds of answered requests, of both classes, each second. `None`: not counted.
+    fn useful(&self, pace: &str, variant: &str, heavy: u32, round: u32) -> Option<f64> {
+        let of = |class: &str, cost: f64| {
+            let mut runs = self.runs(pace, variant, class, heavy);
+            let run = runs.find(|run| run.round == round)?;
+            Some(run.answered as f64 * cost / run.seconds)
+        };
+        let light = of("light", self.begin.light_cpu_s)?;
+        Some(light + of("heavy", self.begin.heavy_cpu_s).unwrap_or(0.0))
+    }
+
+    /// In the order in which they are asked for, those that are there.
+    fn variants(&self) -> Vec<&'static str> {
+        let is_there = |variant: &&str| self.runs.iter().any(|run| run.variant == **variant);
+        VARIANTS.into_iter().filter(is_there).collect()
+    }
+
+    fn heavy(&self) -> Vec<u32> {
+        let mut heavy: Vec<_> = self.runs.iter().map(|run| run.heavy).collect();
+        heavy.sort_unstable();
+        heavy.dedup();
+        heavy
+    }
+
+    fn rounds(&self) -> u32 {
+        self.runs.iter().map(|run| run.round + 1).max().unwrap_or(0)
+    }
+}
+
+/// What a variant is compared with: the same server without it.
+fn baseline(variant: &str) -> &'static str {
+    let of = ["jetty", "jdk"].into_iter().find(|server| variant.starts_with(server));
+    of.unwrap_or("unmodified")
+}
+
+/// Runs the experiment on what Maven has built.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.across {
+        println!("{}", across::of(&across::read(&args.out)?));
+        return Ok(());
+    }
+    for variant in &args.variants {
+        ensure!(
+            VARIANTS.contains(&variant.as_str()),
+            "there is no variant {variant}: {VARIANTS:?}"
+        );
+    }
+    let bench = Workspace::load()?.root.join("degrade/bench");
+    fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
+    let counted = args.out.join(COUNTED);
+    let slice = args.out.join("slice.py");
+    fs::write(&slice, SLICE).context("cannot write to the folder for results")?;
+    let status = command(args, &bench, &counted, &slice)?
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot run java: is there a JDK?")?;
+    fs::remove_file(&slice)?;
+    ensure!(status.success(), "the experiment ended with {status}");
+    keep(args, &fs::read_to_string(&counted)?)
+}
+
+fn command(args: &Args, bench: &Path, counted: &Path, slice: &Path) -> anyhow::Result<Command> {
+    let built = bench.join("target/classpath");
+    let others = fs::read_to_string(&built)
+        .with_context(|| format!("no {}: `make degrade-bench` builds it", built.display()))?;
+    let classes = format!("{}:{}", bench.join("target/classes").display(), others.trim());
+    let java = args.java_home.as_ref().map_or("java".into(), |home| home.join("bin/java"));
+    let agent = bench.join("../agent/target/quartier-degrade.jar");
+    let heavy: Vec<_> = args.heavy.iter().map(u32::to_string).collect();
+    let mut command = Command::new(&java);
+    if let Some(home) = &args.java_home {
+        command.arg(format!("-Dbench.java.home={}", home.display()));
+    }
+    command
+        .arg(format!("-Dbench.under={}", args.under.words(slice).join(" ")))
+        .arg(format!("-Dagent.jar={}", agent.display()))
+        .args(["-cp", &classes, "bench.Experiment"])
+        .arg(counted)
+        .args([args.warm_seconds.to_string(), args.seconds.to_string(), args.rounds.to_string()])
+        .args([heavy.join(","), args.loops.join(","), args.variants.join(",")])
+        // Servers stand side by side, and all but one wait.
+        .env("JAVA_TOOL_OPTIONS", "-Xmx512m");
+    Ok(command)
+}
+
+fn keep(args: &Args, counted: &str) -> anyhow::Result<()> {
+    let experiment = Experiment::parse(counted)?;
+    let text = table::of(&experiment);
+    println!("{text}");
+    fs::write(args.out.join("table.txt"), text)?;
+    for pace in &args.loops {
+        for (name, drawing) in drawing::of(&experiment, pace)? {
+            fs::write(args.out.join(format!("{pace}-{name}.svg")), drawing)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

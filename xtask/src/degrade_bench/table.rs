@@ -1,0 +1,134 @@
+//! What was counted as tables, and what was to be reached beside what was.
+
+use std::fmt::Write;
+
+use super::{Experiment, Run, baseline};
+use crate::range;
+
+/// Light p95 beside the most heavy requests over that beside none.
+const PROTECTED_MAX: f64 = 1.5;
+/// Useful work over that of the same server without us.
+const USEFUL_MIN: f64 = 0.95;
+/// From the line that is configured.
+const OFF_CURVE_MAX: f64 = 0.1;
+
+/// All tables, and the targets.
+pub fn of(experiment: &Experiment) -> String {
+    let begin = &experiment.begin;
+    let mut out = format!(
+        "{} CPUs, Java {}. A light request takes {:.2} ms of CPU, a heavy one {:.2}. The light service's p95 without heavy ones, by \
+         which targets are set: {:.1} ms.\nFrom the least to the greatest of {} runs each.\n",
+        begin.cpus,
+        begin.java,
+        1e3 * begin.light_cpu_s,
+        1e3 * begin.heavy_cpu_s,
+        begin.alone_p95_ms,
+        experiment.rounds(),
+    );
+    for pace in ["closed", "open"] {
+        if experiment.runs.iter().any(|run| run.pace == pace) {
+            loop_of(&mut out, experiment, pace);
+        }
+    }
+    out += "\nUseful: CPU seconds of answered requests of both classes, each as the unmodified server takes it, over those of the \
+            same server unmodified in the same round.\nServer and client CPU: in CPUs; the load generator runs on the same ones.\n\n";
+    targets(&mut out, experiment);
+    out
+}
+
+fn loop_of(out: &mut String, experiment: &Experiment, pace: &str) {
+    let of = |f: fn(&Run) -> Option<f64>| f;
+    let per_second = of(|run| Some(run.answered as f64 / run.seconds));
+    let refused = of(|run| Some(run.refused as f64 / run.seconds));
+    let failed = of(|run| Some(run.failed as f64));
+    let server = of(|run| Some(run.server_cpu_s / run.seconds));
+    let client = of(|run| Some(run.client_cpu_s / run.seconds));
+    let parts: [(&str, &str, fn(&Run) -> Option<f64>, usize); 10] = [
+        ("light p50, ms", "light", |run| run.p50_ms, 0),
+        ("light p95, ms", "light", |run| run.p95_ms, 0),
+        ("light p99, ms", "light", |run| run.p99_ms, 0),
+        ("light answered each second", "light", per_second, 0),
+        ("heavy p95, ms", "heavy", |run| run.p95_ms, 0),
+        ("heavy answered each second", "heavy", per_second, 0),
+        ("heavy refused each second", "heavy", refused, 0),
+        ("light and failed", "light", failed, 0),
+        ("server CPU", "light", server, 2),
+        ("client CPU", "light", client, 2),
+    ];
+    for (title, class, value, digits) in parts {
+        let _ = writeln!(out, "\n{pace} loop: {title}");
+        rows(out, experiment, |variant, heavy| {
+            let numbers: Option<Vec<_>> =
+                experiment.runs(pace, variant, class, heavy).map(value).collect();
+            range::words(&numbers?, digits)
+        });
+    }
+    let _ = writeln!(out, "\n{pace} loop: useful work, over unmodified");
+    rows(out, experiment, |variant, heavy| {
+        range::words(&useful_ratios(experiment, pace, variant, heavy), 2)
+    });
+}
+
+fn rows(out: &mut String, experiment: &Experiment, cell: impl Fn(&str, u32) -> Option<String>) {
+    let heavy = experiment.heavy();
+    let _ = write!(out, "{:<12}", "heavy");
+    heavy.iter().for_each(|nr| _ = write!(out, "  {nr:>12}"));
+    out.push('\n');
+    for variant in experiment.variants() {
+        let _ = write!(out, "{variant:<12}");
+        for nr in &heavy {
+            let cell = cell(variant, *nr).unwrap_or_else(|| "–".to_owned());
+            let _ = write!(out, "  {cell:>12}");
+        }
+        out.push('\n');
+    }
+}
+
+/// One for each round in which both were counted.
+fn useful_ratios(experiment: &Experiment, pace: &str, variant: &str, heavy: u32) -> Vec<f64> {
+    let ratio = |round| {
+        let ours = experiment.useful(pace, variant, heavy, round)?;
+        Some(ours / experiment.useful(pace, baseline(variant), heavy, round)?)
+    };
+    (0..experiment.rounds()).filter_map(ratio).collect()
+}
+
+/// Of the closed loop, which is the seed's.
+fn targets(out: &mut String, experiment: &Experiment) {
+    let heavy = experiment.heavy();
+    let (Some(least), Some(most)) = (heavy.first(), heavy.last()) else { return };
+    let p95 = |variant: &str, heavy: u32| -> Vec<f64> {
+        experiment.runs("closed", variant, "light", heavy).filter_map(|run| run.p95_ms).collect()
+    };
+    let mut say = |what: &str, numbers: &[f64], bound: String, holds: fn(f64) -> bool| {
+        let Some(words) = range::words(numbers, 2) else { return };
+        let verdict = if numbers.iter().all(|number| holds(*number)) { "met" } else { "missed" };
+        let _ = writeln!(out, "{what}: {words} ({bound}): {verdict}");
+    };
+    let alone = p95("protect", *least);
+    let ratios: Vec<_> =
+        p95("protect", *most).iter().zip(&alone).map(|(most, alone)| most / alone).collect();
+    let what = format!("protect: light p95 beside {most} heavy over beside {least}");
+    say(&what, &ratios, format!("at most {PROTECTED_MAX}"), |ratio| ratio <= PROTECTED_MAX);
+    let useful: Vec<_> = heavy
+        .iter()
+        .flat_map(|heavy| useful_ratios(experiment, "closed", "protect", *heavy))
+        .collect();
+    say(
+        "protect: useful work over unmodified, whatever is heavy",
+        &useful,
+        format!("at least {USEFUL_MIN}"),
+        |ratio| ratio >= USEFUL_MIN,
+    );
+    let [first, last] = experiment.begin.curve_ms;
+    let off: Vec<_> = heavy
+        .iter()
+        .flat_map(|heavy| {
+            let line = first + (last - first) * f64::from(*heavy) / 40.0;
+            p95("curve", *heavy).into_iter().map(move |p95| p95 / line)
+        })
+        .collect();
+    say("curve: light p95 over the line", &off, format!("within {OFF_CURVE_MAX} of 1"), |ratio| {
+        (ratio - 1.0).abs() <= OFF_CURVE_MAX
+    });
+}

@@ -1,0 +1,97 @@
+//! Tables and drawings, of made-up runs.
+
+use super::*;
+
+const BEGIN: &str = r#"{"begin": {"alone_p95_ms": 50.0, "light_cpu_s": 0.002, "heavy_cpu_s": 0.01, "cpus": 2,
+    "java": "17", "curve_ms": [65.0, 150.0]}}"#;
+
+fn line(variant: &str, heavy: u32, round: u32, class: &str, answered: u64, p95: &str) -> String {
+    format!(
+        "{{\"run\": {{\"variant\": \"{variant}\", \"loop\": \"closed\", \"heavy\": {heavy}, \"round\": {round}, \
+         \"class\": \"{class}\", \"seconds\": 10.0, \"answered\": {answered}, \"refused\": 0, \"failed\": 0, \
+         \"p50_ms\": {p95}, \"p95_ms\": {p95}, \"p99_ms\": {p95}, \"server_cpu_s\": 20.0, \"client_cpu_s\": 0.5}}}}\n"
+    )
+}
+
+fn experiment(protect_p95: &str, protect_heavy: u64) -> Experiment {
+    let mut text = BEGIN.replace('\n', " ") + "\n";
+    text += &line("unmodified", 0, 0, "light", 10_000, "50");
+    text += &line("unmodified", 40, 0, "light", 5_000, "200");
+    text += &line("unmodified", 40, 0, "heavy", 1_000, "300");
+    text += &line("protect", 0, 0, "light", 10_000, "50");
+    text += &line("protect", 40, 0, "light", 8_000, protect_p95);
+    text += &line("protect", 40, 0, "heavy", protect_heavy, "900");
+    text += &line("curve", 0, 0, "light", 10_000, "65");
+    text += &line("curve", 40, 0, "light", 6_000, "null");
+    Experiment::parse(&text).unwrap()
+}
+
+#[test]
+fn useful_work_is_that_of_answered_requests() {
+    let experiment = experiment("70", 400);
+    let useful = |variant| experiment.useful("closed", variant, 40, 0);
+    // 5,000 × 2 ms and 1,000 × 10 ms in 10 s; 8,000 × 2 ms and 400 × 10 ms.
+    assert_eq!(useful("unmodified").map(|it| (100.0 * it).round()), Some(200.0));
+    assert_eq!(useful("protect").map(|it| (100.0 * it).round()), Some(200.0));
+    assert_eq!(useful("jetty"), None, "absent is not zero");
+}
+
+#[test]
+fn targets_are_met_or_missed() {
+    let told = table::of(&experiment("70", 400));
+    assert!(told.contains("beside 40 heavy over beside 0: 1.40 (at most 1.5): met"), "{told}");
+    assert!(told.contains("whatever is heavy: 1.00 (at least 0.95): met"), "{told}");
+    assert!(told.contains("over the line: 1.00 (within 0.1 of 1): met"), "{told}");
+    let told = table::of(&experiment("80", 300));
+    assert!(told.contains("1.60 (at most 1.5): missed"), "{told}");
+    assert!(told.contains("0.95–1.00 (at least 0.95): met"), "{told}");
+    let told = table::of(&experiment("80", 200));
+    assert!(told.contains("0.90–1.00 (at least 0.95): missed"), "{told}");
+}
+
+#[test]
+fn what_was_not_counted_is_not_drawn() {
+    let drawn = drawing::of(&experiment("70", 400), "closed").unwrap();
+    let of = |name: &str| &drawn.iter().find(|(of, _)| *of == name).unwrap().1;
+    assert!(of("light-p95").contains("protect") && !of("light-p95").contains("jetty"));
+    assert!(!of("heavy").contains("curve"), "{}", of("heavy"));
+}
+
+#[test]
+fn what_is_cut_short_is_none() {
+    assert!(Experiment::parse(BEGIN.replace('\n', " ").as_str()).is_err());
+    assert!(Experiment::parse(&line("protect", 0, 0, "light", 1, "1")).is_err());
+    assert!(Experiment::parse("{\"run\": {}}").is_err());
+}
+
+#[test]
+fn environments_are_side_by_side() {
+    let named = |name: &str, p95| (name.to_owned(), experiment(p95, 400));
+    let told = across::of(&[named("batch", "60"), named("nice", "75")]);
+    let line = |name: &str, nr: usize| {
+        let mut lines = told.lines().skip_while(|line| !line.starts_with("protect"));
+        lines.find(|line| line.starts_with(name)).unwrap().split_whitespace().nth(nr).unwrap()
+    };
+    assert_eq!((line("batch", 2), line("nice", 2)), ("60", "75"));
+    // `greatest over least`, then beside none and beside 40.
+    assert_eq!((line("greatest", 3), line("greatest", 4)), ("1.00", "1.25"));
+    let alone = across::of(&[named("batch", "60")]);
+    assert!(
+        alone.lines().any(|line| line.starts_with("greatest") && line.ends_with("–")),
+        "{alone}"
+    );
+}
+
+#[test]
+fn a_folder_of_one_experiment_has_none_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = folder.path().join("batch");
+    std::fs::create_dir(&of).unwrap();
+    let text = BEGIN.replace('\n', " ") + "\n" + &line("protect", 0, 0, "light", 1, "1");
+    std::fs::write(of.join(COUNTED), &text).unwrap();
+    assert!(across::read(folder.path()).is_err());
+    let of = folder.path().join("nice");
+    std::fs::create_dir(&of).unwrap();
+    std::fs::write(of.join(COUNTED), &text).unwrap();
+    assert_eq!(across::read(folder.path()).unwrap().len(), 2);
+}
