@@ -274,7 +274,7 @@ impl Machine {
             handovers.of_the_rest += takings.of_the_rest;
             handovers.most.extend(takings.handed(cpu as u16));
         }
-        handovers.most.sort_unstable_by(|a, b| b.count.cmp(&a.count));
+        handovers.most.sort_unstable_by_key(|handed| std::cmp::Reverse(handed.count));
         handovers.most.truncate(HANDED_MAX);
         handovers
     }

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use plotters::prelude::*;
 
-use super::{Experiment, Run};
+use super::{Experiment, Value};
 
 const SIZE: (u32, u32) = (820, 460);
 
@@ -23,9 +23,6 @@ fn style(variant: &str) -> ShapeStyle {
     };
     colour.stroke_width(width)
 }
-
-/// What is drawn of a run.
-type Value = fn(&Run) -> Option<f64>;
 
 /// As SVG, each with a name.
 pub fn of(experiment: &Experiment, pace: &str) -> anyhow::Result<Vec<(&'static str, String)>> {

@@ -148,6 +148,9 @@ struct Run {
     client_cpu_s: f64,
 }
 
+/// What is told of a run.
+type Value = fn(&Run) -> Option<f64>;
+
 /// All that was counted.
 #[derive(Debug)]
 struct Experiment {

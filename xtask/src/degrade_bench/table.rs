@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Experiment, Run, baseline};
+use super::{Experiment, Value, baseline};
 use crate::range;
 
 /// Light p95 beside the most heavy requests over that beside none.
@@ -37,13 +37,14 @@ pub fn of(experiment: &Experiment) -> String {
 }
 
 fn loop_of(out: &mut String, experiment: &Experiment, pace: &str) {
-    let of = |f: fn(&Run) -> Option<f64>| f;
+    let of = |value: Value| value;
     let per_second = of(|run| Some(run.answered as f64 / run.seconds));
     let refused = of(|run| Some(run.refused as f64 / run.seconds));
     let failed = of(|run| Some(run.failed as f64));
     let server = of(|run| Some(run.server_cpu_s / run.seconds));
     let client = of(|run| Some(run.client_cpu_s / run.seconds));
-    let parts: [(&str, &str, fn(&Run) -> Option<f64>, usize); 10] = [
+    // Title, class, what of it, digits.
+    let parts: [(&str, &str, Value, usize); 10] = [
         ("light p50, ms", "light", |run| run.p50_ms, 0),
         ("light p95, ms", "light", |run| run.p95_ms, 0),
         ("light p99, ms", "light", |run| run.p99_ms, 0),
