@@ -137,4 +137,4 @@ deps-deb: deps
 
 clean: ## Remove what was built (kernels that the lab fetched stay in its cache)
 	$(CARGO) clean
-	rm -rf demo-out degrade/*/target
+	rm -rf demo-out degrade/*/target degrade/trial/*/target

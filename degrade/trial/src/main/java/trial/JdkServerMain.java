@@ -6,7 +6,6 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
-import java.util.function.Supplier;
 
 /** The services on the JDK's own server; with {@code virtual}, on virtual threads. Prints its port. */
 public final class JdkServerMain {
@@ -17,11 +16,9 @@ public final class JdkServerMain {
         System.setProperty("sun.net.httpserver.nodelay", "true");
         HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 100);
         server.setExecutor(arguments.length > 0 ? virtualThreads() : Executors.newFixedThreadPool(64));
-        serve(server, "/light", Services::light);
-        serve(server, "/heavy", Services::heavy);
-        serve(server, "/failing", () -> {
-            throw new IllegalStateException("the application's own");
-        });
+        for (String service : Services.ALL) {
+            serve(server, service);
+        }
         server.start();
         System.out.println("port " + server.getAddress().getPort());
     }
@@ -31,10 +28,10 @@ public final class JdkServerMain {
         return (Executor) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
     }
 
-    private static void serve(HttpServer server, String path, Supplier<String> service) {
-        server.createContext(path, exchange -> {
+    private static void serve(HttpServer server, String service) {
+        server.createContext("/" + service, exchange -> {
             try (exchange) {
-                byte[] answer = service.get().getBytes(StandardCharsets.UTF_8);
+                byte[] answer = Services.run(service).getBytes(StandardCharsets.UTF_8);
                 exchange.sendResponseHeaders(200, answer.length);
                 exchange.getResponseBody().write(answer);
             }

@@ -14,14 +14,14 @@ import java.util.regex.Pattern;
 
 /** An unmodified server in a JVM of its own, with or without the agent. */
 final class ServerProcess implements AutoCloseable {
-    private static final Path JAR = Path.of(System.getProperty("agent.jar")).normalize();
-    /** Another JDK than the one that builds: -Dtrial.java.home=FOLDER. */
+    static final Path JAR = Path.of(System.getProperty("agent.jar")).normalize();
     private static final String JAVA =
             Path.of(System.getProperty("trial.java.home", System.getProperty("java.home")), "bin", "java").toString();
     private static final Pattern METRICS = Pattern.compile("metrics at .*:(\\d+)/metrics");
-    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(30);
+    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(60);
 
     private final Process process;
+    private final List<Thread> collectors = new ArrayList<>();
     private final StringBuffer output = new StringBuffer();
     private final StringBuffer errors = new StringBuffer();
     private int metricsPort;
@@ -30,28 +30,29 @@ final class ServerProcess implements AutoCloseable {
 
     /** @param config what the agent's file says; null for a server without an agent */
     ServerProcess(Class<?> main, String config, String... arguments) throws Exception {
+        this(Application.of(main, arguments), config);
+    }
+
+    ServerProcess(Application application, String config) throws Exception {
         this.config = Files.createTempFile("degrade", ".toml");
         // What a server leaves behind goes with everything else that was built.
         Path temporary = Files.createDirectories(Path.of("target", "tmp").toAbsolutePath());
-        List<String> command = new ArrayList<>(List.of(JAVA, "-Djava.io.tmpdir=" + temporary));
         if (config != null) {
             Files.writeString(this.config, config);
-            command.add("-javaagent:" + JAR + "=" + this.config);
         }
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
-        command.addAll(List.of(arguments));
+        List<String> command = application.command(temporary, config == null ? null : JAR, this.config);
         process = new ProcessBuilder(command).start();
         // Whoever stops the tests stops their servers.
         Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
-        collect(process.getInputStream(), output);
-        collect(process.getErrorStream(), errors);
+        collectors.add(collect(process.getInputStream(), output));
+        collectors.add(collect(process.getErrorStream(), errors));
         port = Integer.parseInt(await(output, Pattern.compile("port (\\d+)")).group(1));
         if (config != null && config.contains("metrics_port")) {
             metricsPort = Integer.parseInt(await(errors, METRICS).group(1));
         }
     }
 
-    private static void collect(java.io.InputStream stream, StringBuffer text) {
+    private static Thread collect(java.io.InputStream stream, StringBuffer text) {
         Thread thread = new Thread(() -> {
             try (var reader = new BufferedReader(new InputStreamReader(stream, StandardCharsets.UTF_8))) {
                 reader.lines().forEach(line -> text.append(line).append('\n'));
@@ -61,6 +62,7 @@ final class ServerProcess implements AutoCloseable {
         });
         thread.setDaemon(true);
         thread.start();
+        return thread;
     }
 
     private Matcher await(StringBuffer text, Pattern pattern) throws InterruptedException {
@@ -109,14 +111,6 @@ final class ServerProcess implements AutoCloseable {
         return told.exitValue();
     }
 
-    /** Whether its JVM has virtual threads. */
-    static boolean hasVirtualThreads() throws Exception {
-        Process asked = new ProcessBuilder(JAVA, "--version").start();
-        String version = new String(asked.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        Matcher major = Pattern.compile(" (\\d+)").matcher(version);
-        return major.find() && Integer.parseInt(major.group(1)) >= 21;
-    }
-
     String pid() {
         return Long.toString(process.pid());
     }
@@ -151,9 +145,14 @@ final class ServerProcess implements AutoCloseable {
 
     @Override
     public void close() throws Exception {
-        process.destroy();
+        // Not the process's own method: that closes its streams, and what it says at the end is lost.
+        process.toHandle().destroy();
         if (!process.waitFor(10, TimeUnit.SECONDS)) {
             process.destroyForcibly().waitFor();
+        }
+        // What it said at the end is worth knowing too.
+        for (Thread collector : collectors) {
+            collector.join(TimeUnit.SECONDS.toMillis(10));
         }
         Files.delete(config);
     }

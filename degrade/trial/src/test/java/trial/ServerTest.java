@@ -4,11 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.sun.tools.attach.VirtualMachine;
 import java.nio.file.Files;
 import java.util.List;
+import java.util.stream.Stream;
 import javax.management.Attribute;
 import javax.management.ObjectName;
 import javax.management.remote.JMXConnector;
@@ -17,7 +17,8 @@ import javax.management.remote.JMXServiceURL;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** Real servers in JVMs of their own, unmodified, with the agent's jar. */
 @Timeout(240)
@@ -35,42 +36,52 @@ class ServerTest {
 
             [[class]]
             name = "light"
-            paths = "/light"
+            paths = ["/light", "/*/light"]
             weight = %d
 
             [[class]]
             name = "heavy"
-            paths = "/heavy"
+            paths = ["/heavy", "/*/heavy"]
             weight = %d
             """.formatted(lightWeight, heavyWeight);
     }
 
-    private static Load load(ServerProcess server, int nrLight, int nrHeavy) {
-        return new Load(server.port).clients(16, "/light", nrLight).clients(16, "/heavy", nrHeavy);
+    /** Each server, and where on it the services are. */
+    static Stream<Arguments> servers() throws Exception {
+        return Stream.of(
+                Arguments.of(Application.of(JdkServerMain.class), ""),
+                Arguments.of(Application.of(TomcatMain.class), ""),
+                Arguments.of(Application.in("jetty", "trial.JettyMain"), "/ee10"));
+    }
+
+    private static Load load(ServerProcess server, String where, int nrLight, int nrHeavy) {
+        return new Load(server.port)
+                .clients(16, where + "/light", nrLight)
+                .clients(16, where + "/heavy", nrHeavy);
     }
 
     /** How long a light request takes, in heavy ones. */
-    private static double lightOverHeavy(ServerProcess server) throws InterruptedException {
-        Load load = load(server, 160, 32).run();
+    private static double lightOverHeavy(ServerProcess server, String where) throws InterruptedException {
+        Load load = load(server, where, 160, 32).run();
         assertEquals(List.of(), load.failures());
         System.out.println(load);
-        return load.quantileMillis("/light", 0.5) / load.quantileMillis("/heavy", 0.5);
+        return load.quantileMillis(where + "/light", 0.5) / load.quantileMillis(where + "/heavy", 0.5);
     }
 
     /** Latencies are compared within one run, alternating: what else the machine does is in both. */
     @ParameterizedTest
-    @ValueSource(classes = {JdkServerMain.class, TomcatMain.class})
-    void weightsDecideWhoWaits(Class<?> main) throws Exception {
+    @MethodSource("servers")
+    void weightsDecideWhoWaits(Application application, String where) throws Exception {
         double product = 1;
-        try (ServerProcess server = new ServerProcess(main, classes(9, 1))) {
-            load(server, 50, 10).run();
+        try (ServerProcess server = new ServerProcess(application, classes(9, 1))) {
+            load(server, where, 50, 10).run();
             for (int round = 0; round < 2; round++) {
-                double lightFirst = lightOverHeavy(server);
+                double lightFirst = lightOverHeavy(server, where);
                 server.configure(classes(1, 9), "reloaded");
-                double heavyFirst = lightOverHeavy(server);
+                double heavyFirst = lightOverHeavy(server, where);
                 server.configure(classes(9, 1), "reloaded");
                 System.out.printf("%s: light takes %.3f of heavy when weighted 9:1, %.3f when 1:9%n",
-                        main.getSimpleName(), lightFirst, heavyFirst);
+                        application, lightFirst, heavyFirst);
                 product *= lightFirst / heavyFirst;
             }
             assertEquals(0, server.metric("faults_total"), server.said());
@@ -82,17 +93,18 @@ class ServerTest {
     }
 
     @ParameterizedTest
-    @ValueSource(classes = {JdkServerMain.class, TomcatMain.class})
-    void whatCannotBeServedIsSentAway(Class<?> main) throws Exception {
+    @MethodSource("servers")
+    void whatCannotBeServedIsSentAway(Application application, String where) throws Exception {
         String config = "permits = 1\n" + CLASSES + "queue = 0\nreject_code = 429\nretry_after_s = 7\n";
-        try (ServerProcess server = new ServerProcess(main, config)) {
-            Load load = load(server, 60, 20).run();
+        try (ServerProcess server = new ServerProcess(application, config)) {
+            Load load = load(server, where, 60, 20).run();
             assertTrue(load.failures().size() > 0, "16 clients are too many for a queue of none");
-            assertTrue(load.failures().stream().allMatch("/heavy: 429"::equals), load.failures().toString());
+            assertTrue(
+                    load.failures().stream().allMatch((where + "/heavy: 429")::equals), load.failures().toString());
             assertEquals(load.failures().size(), (int) server.metric("rejected_total{class=\"heavy\"}"));
             assertEquals(0, server.metric("rejected_total{class=\"light\"}"));
             assertEquals(0, server.metric("faults_total"), server.said());
-            assertEquals(200, server.get("/heavy").code(), "alone it is let in");
+            assertEquals(200, server.get(where + "/heavy").code(), "alone it is let in");
         }
     }
 
@@ -135,28 +147,11 @@ class ServerTest {
         }
     }
 
-    @ParameterizedTest
-    @ValueSource(classes = {JdkServerMain.class, TomcatMain.class})
-    void anApplicationThatFailsLeavesNothingBehind(Class<?> main) throws Exception {
-        try (ServerProcess server = new ServerProcess(main, CLASSES)) {
-            for (int request = 0; request < 5; request++) {
-                try {
-                    assertEquals(500, server.get("/failing").code());
-                } catch (java.io.IOException closed) {
-                    // The JDK's server closes the connection.
-                }
-            }
-            server.awaitMetric("completed_total{class=\"other\"}", 5);
-            assertEquals(0, server.metric("present{class=\"other\"}"));
-            assertEquals(0, server.metric("faults_total"), server.said());
-        }
-    }
-
     @Test
     void aDryRunHoldsNobodyAndSaysWhatItWouldDo() throws Exception {
         String config = "mode = \"dry-run\"\n" + CLASSES + "queue = 2\n";
         try (ServerProcess server = new ServerProcess(JdkServerMain.class, config)) {
-            assertEquals(List.of(), load(server, 60, 20).run().failures());
+            assertEquals(List.of(), load(server, "", 60, 20).run().failures());
             assertTrue(server.metric("would_wait_total{class=\"heavy\"}") > 0, server.metrics());
             assertTrue(server.metric("would_reject_total{class=\"heavy\"}") > 0, server.metrics());
             assertEquals(0, server.metric("waited_seconds_total{class=\"heavy\"}"));
@@ -181,17 +176,6 @@ class ServerTest {
                 server.awaitMetric("completed_total{class=\"light\"}", 1);
                 assertTrue(beans.getAttribute(agent, "Classes").toString().contains("p95_seconds"));
             }
-        }
-    }
-
-    @Test
-    void virtualThreadsAreJobsToo() throws Exception {
-        assumeTrue(ServerProcess.hasVirtualThreads(), "a JDK with virtual threads: -Dtrial.java.home=FOLDER");
-        try (ServerProcess server = new ServerProcess(JdkServerMain.class, CLASSES, "virtual")) {
-            assertEquals(List.of(), load(server, 60, 20).run().failures());
-            assertTrue(server.metric("yields_total{class=\"heavy\"}") > 0, server.metrics());
-            server.awaitMetric("present{class=\"heavy\"}", 0);
-            assertEquals(0, server.metric("faults_total"), server.said());
         }
     }
 }

@@ -13,15 +13,18 @@ final class ConfigWatch {
 
     private final Path file;
     private final BooleanSupplier reload;
+    private final Runnable alsoLook;
     private final Thread thread = new OwnThread(this::run, "config");
     private final AtomicLong nrReloads = new AtomicLong();
     private final AtomicLong nrRefused = new AtomicLong();
     private volatile boolean stopped;
     private Object seen;
 
-    ConfigWatch(Path file, BooleanSupplier reload) {
+    /** @param alsoLook what else is to be done now and then */
+    ConfigWatch(Path file, BooleanSupplier reload, Runnable alsoLook) {
         this.file = file;
         this.reload = reload;
+        this.alsoLook = alsoLook;
         this.seen = stamp();
     }
 
@@ -44,6 +47,7 @@ final class ConfigWatch {
                 seen = now;
                 (reload.getAsBoolean() ? nrReloads : nrRefused).incrementAndGet();
             }
+            alsoLook.run();
             LockSupport.parkNanos(this, LOOK_NANOS);
         }
     }

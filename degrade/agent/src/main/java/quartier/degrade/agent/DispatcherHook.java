@@ -1,53 +1,130 @@
 package quartier.degrade.agent;
 
-import java.util.List;
 import quartier.degrade.core.Dispatcher;
 import quartier.degrade.core.Job;
+import quartier.degrade.core.Request;
+import quartier.degrade.core.Tasks;
 import quartier.degrade.core.WorkClass.Admission;
 import quartier.degrade.gate.Hook;
+import quartier.degrade.servers.Entries;
 import quartier.degrade.servers.Server;
 
 /** From the gate to the dispatcher. */
 final class DispatcherHook implements Hook {
     private final Dispatcher dispatcher;
+    private final RuleWatch rules;
+    private final Tasks tasks = new Tasks();
+    private final Away away = new Away();
 
-    DispatcherHook(Dispatcher dispatcher) {
+    DispatcherHook(Dispatcher dispatcher, RuleWatch rules) {
         this.dispatcher = dispatcher;
+        this.rules = rules;
     }
 
+    /**
+     * What a thread is at: a job, and the request that it is, unless it is a part of one.
+     *
+     * @param told whether the server says when the request is complete
+     */
+    private record Seated(Job job, Server server, Object request, boolean told) {}
+
     @Override
-    public Object begin(String serverName, Object request, Object response) {
+    public Object begin(String serverName, Object request, Object response, Object callback) {
         if (Thread.currentThread() instanceof OwnThread) {
             return null;
         }
-        Server server = server(serverName);
-        Job job = dispatcher.enter(server.request(request), KernelThreads.current());
+        Server server = Server.named(serverName);
+        Object identity = server.identity(request);
+        Job known = away.get(identity);
+        if (known != null && known.state() != Job.State.DONE) {
+            return resumed(known, server, identity);
+        }
+        Request asked = server.request(request);
+        rules.saw(asked);
+        Job job = dispatcher.enter(asked, KernelThreads.current());
         if (job.state() != Job.State.DONE) {
-            return job;
+            return new Seated(job, server, identity, isTold(job, server, request, identity));
         }
         Admission admission = job.workClass().admission();
-        server.reject(request, response, admission.rejectCode(), admission.retryAfterSeconds());
+        server.reject(request, response, callback, admission.rejectCode(), admission.retryAfterSeconds());
         return REJECTED;
     }
 
-    private static Server server(String name) {
-        List<Server> servers = Server.ALL;
-        for (Server server : servers) {
-            if (server.name().equals(name)) {
-                return server;
-            }
+    /** Has us told when the request is complete. If that fails, it is complete when its thread leaves it. */
+    private boolean isTold(Job job, Server server, Object request, Object identity) {
+        try {
+            return server.whenComplete(request, () -> complete(job, identity));
+        } catch (RuntimeException fault) {
+            fault(fault);
+            return false;
         }
-        throw new IllegalStateException("no server " + name);
     }
 
     @Override
-    public void point(Object job, boolean mayYield) {
-        dispatcher.point((Job) job, mayYield);
+    public Object resume(String serverName, Object request) {
+        Server server = Server.named(serverName);
+        Object identity = server.identity(request);
+        Job known = away.get(identity);
+        return known == null ? null : resumed(known, server, identity);
+    }
+
+    private Seated resumed(Job known, Server server, Object identity) {
+        Job job = dispatcher.resume(known, KernelThreads.current());
+        // Where another thread has not left it yet, this one does a part of it.
+        return job == known ? new Seated(job, server, identity, true) : new Seated(job, null, null, false);
     }
 
     @Override
-    public void end(Object job) {
-        dispatcher.leave((Job) job);
+    public void point(Object seated, boolean mayYield) {
+        dispatcher.point(((Seated) seated).job, mayYield);
+    }
+
+    @Override
+    public void end(Object seated) {
+        Seated left = (Seated) seated;
+        Job job = left.job;
+        if (left.server == null || !left.told && !left.server.isAway(left.request)) {
+            dispatcher.leave(job);
+            return;
+        }
+        away.put(left.request, job);
+        dispatcher.depart(job);
+        if (job.state() == Job.State.DONE) {
+            away.remove(left.request);
+        }
+    }
+
+    @Override
+    public void finish(String server, Object request) {
+        Job job = away.get(request);
+        if (job != null) {
+            complete(job, request);
+        }
+    }
+
+    private void complete(Job job, Object identity) {
+        dispatcher.complete(job);
+        away.remove(identity);
+    }
+
+    @Override
+    public void handler(Object seated, String server, Object handler) {
+        dispatcher.handledBy(((Seated) seated).job, Entries.handler(server, handler));
+    }
+
+    @Override
+    public void handOver(Object seated, Object task) {
+        tasks.put(task, ((Seated) seated).job);
+    }
+
+    @Override
+    public Object taken(Object task) {
+        return tasks.take(task);
+    }
+
+    @Override
+    public Object beginPart(Object whole) {
+        return new Seated(dispatcher.enterPart((Job) whole, KernelThreads.current()), null, null, false);
     }
 
     @Override

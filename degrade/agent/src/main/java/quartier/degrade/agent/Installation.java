@@ -20,6 +20,7 @@ final class Installation {
     private final Controller controller;
     private final Weaving weaving;
     private final ConfigWatch watch;
+    private final RuleWatch rules;
     private MetricsServer metrics;
     private Jmx jmx;
     private Config config;
@@ -30,7 +31,8 @@ final class Installation {
         this.dispatcher = new Dispatcher(config.settings(), System::nanoTime, Gate::ask);
         this.controller = new Controller(dispatcher);
         this.weaving = new Weaving(config, instrumentation);
-        this.watch = new ConfigWatch(file, this::reload);
+        this.rules = new RuleWatch(dispatcher);
+        this.watch = new ConfigWatch(file, this::reload, rules::look);
     }
 
     static synchronized void start(Path file, Instrumentation instrumentation) throws ConfigException {
@@ -55,12 +57,13 @@ final class Installation {
 
     private void begin() {
         controller.start();
+        rules.restart(config.unmatchedAfterNanos());
         watch.start();
         serveMetrics();
         registerWithJmx();
         weaving.begin();
         // From now on, requests that begin are jobs: all that they call is woven, and counts what it holds.
-        Gate.connect(new DispatcherHook(dispatcher));
+        Gate.connect(new DispatcherHook(dispatcher, rules));
         Say.say("active: " + described(config.settings()) + ", as " + file + " says");
     }
 
@@ -95,6 +98,7 @@ final class Installation {
         try {
             Config read = ConfigReader.read(file, nrCpus());
             dispatcher.configure(read.settings());
+            rules.restart(read.unmatchedAfterNanos());
             if (!read.include().equals(config.include())
                     || !read.exclude().equals(config.exclude())
                     || read.leafLoops() != config.leafLoops()

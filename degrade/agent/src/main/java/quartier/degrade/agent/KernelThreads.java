@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import quartier.degrade.core.VirtualThreads;
 
 /** What the kernel calls a thread, and what it says of it. Java knows neither. */
 final class KernelThreads {
@@ -15,12 +16,7 @@ final class KernelThreads {
 
     /** The number of this thread, or 0 where it has none of its own. */
     static long current() {
-        return isVirtual(Thread.currentThread()) ? 0 : NUMBERS.get();
-    }
-
-    /** {@code Thread.isVirtual} is newer than the JDK that this is compiled for. */
-    static boolean isVirtual(Thread thread) {
-        return thread.getClass().getName().equals("java.lang.VirtualThread");
+        return VirtualThreads.isVirtual(Thread.currentThread()) ? 0 : NUMBERS.get();
     }
 
     private static long ask() {

@@ -33,6 +33,8 @@ final class OpenMetrics {
         counter(text, "lent", "Permits that went on because their thread was blocked elsewhere", classes, ClassReport::nrLent);
         counter(text, "would_wait", "Dry run: requests that would have had to wait", classes, ClassReport::nrWouldWait);
         counter(text, "would_reject", "Dry run: requests that would have been sent away", classes, ClassReport::nrWouldReject);
+        counter(text, "moved", "Requests that went to another class when their handler was known", classes, ClassReport::nrMoved);
+        counter(text, "parts", "Tasks that ran for requests on threads of their own", classes, ClassReport::nrParts);
         secondsCounter(text, "held", "Time with a permit", classes, ClassReport::heldNanos);
         secondsCounter(text, "waited", "Time in the queue", classes, ClassReport::waitedNanos);
         gauge(text, "present", "Requests that are here", classes, ClassReport::nrPresent);

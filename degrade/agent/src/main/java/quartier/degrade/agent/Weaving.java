@@ -9,9 +9,10 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 import quartier.degrade.config.Config;
 import quartier.degrade.core.Glob;
-import quartier.degrade.servers.Server;
+import quartier.degrade.servers.Entries;
 import quartier.degrade.weave.EntryWeaver;
 import quartier.degrade.weave.EntryWeaver.Entry;
+import quartier.degrade.weave.TaskWeaver;
 import quartier.degrade.weave.YieldWeaver;
 
 /** Which classes are woven, now and as they are loaded, and unwoven. */
@@ -54,7 +55,8 @@ final class Weaving implements ClassFileTransformer {
         for (Class<?> loaded : instrumentation.getAllLoadedClasses()) {
             if (instrumentation.isModifiableClass(loaded)
                     && !loaded.isInterface() && !loaded.isHidden()
-                    && (entry(loaded.getName()) != null || isSelected(loaded.getName(), loaded.getClassLoader()))) {
+                    && (isOurs(loaded.getName().replace('.', '/'), loaded.getClassLoader())
+                            || isSelected(loaded.getName(), loaded.getClassLoader()))) {
                 selected.add(loaded);
             }
         }
@@ -87,14 +89,8 @@ final class Weaving implements ClassFileTransformer {
         }
         String name = internalName.replace('/', '.');
         try {
-            Entry entry = entry(name);
-            if (entry != null) {
-                byte[] woven = EntryWeaver.weave(classFile, entry);
-                if (woven == null) {
-                    Say.say(name + " has no " + entry.method() + entry.descriptor()
-                            + ": this version of " + entry.server() + " is not known, and its requests are not seen");
-                }
-                return woven;
+            if (isOurs(internalName, loader)) {
+                return weaveOurs(internalName, name, classFile);
             }
             return isSelected(name, loader) ? weave(classFile) : null;
         } catch (RuntimeException refused) {
@@ -114,13 +110,27 @@ final class Weaving implements ClassFileTransformer {
         return woven;
     }
 
-    private static Entry entry(String name) {
-        for (Server server : Server.ALL) {
-            if (server.entry().owner().replace('/', '.').equals(name)) {
-                return server.entry();
+    /** Whether it is woven whatever the file says: where requests begin and end, and where work is handed over. */
+    private static boolean isOurs(String internalName, ClassLoader loader) {
+        return !Entries.of(internalName).isEmpty() || loader == null && TaskWeaver.OWNERS.contains(internalName);
+    }
+
+    private static byte[] weaveOurs(String internalName, String name, byte[] classFile) {
+        List<Entry> entries = Entries.of(internalName);
+        if (entries.isEmpty()) {
+            byte[] woven = TaskWeaver.weave(classFile);
+            if (woven == null) {
+                Say.say(name + " is not as in any JDK that is known: work that requests hand to it is not followed");
             }
+            return woven;
         }
-        return null;
+        byte[] woven = EntryWeaver.weave(classFile, entries);
+        if (woven == null) {
+            Entry entry = entries.get(0);
+            Say.say(name + " has no " + entry.method() + (entry.descriptor() == null ? "" : entry.descriptor())
+                    + ": this version of " + entry.server() + " is not known, and its requests are not seen rightly");
+        }
+        return woven;
     }
 
     private boolean isSelected(String name, ClassLoader loader) {

@@ -10,6 +10,12 @@ import quartier.degrade.core.Settings;
  *
  * @param include which classes are woven; empty for all that are neither the JDK's nor the server's
  * @param exclude which are not, whatever else is said
+ * @param unmatchedAfterNanos when it is said which classes had no request
  */
 public record Config(
-        Settings settings, List<Glob> include, List<Glob> exclude, boolean leafLoops, OptionalInt metricsPort) {}
+        Settings settings,
+        List<Glob> include,
+        List<Glob> exclude,
+        boolean leafLoops,
+        OptionalInt metricsPort,
+        long unmatchedAfterNanos) {}

@@ -90,6 +90,7 @@ public final class ConfigReader {
         long waitMaxNanos = file.millisAsNanos("max_wait_ms").orElse(Settings.WAIT_MAX_NANOS);
         Settings.Mode mode = file.word("mode", MODES, Settings.Mode.ON);
         OptionalInt metricsPort = file.whole("metrics_port", 0, 65535).map(OptionalInt::of).orElse(OptionalInt.empty());
+        long unmatchedAfterNanos = 1_000_000_000L * file.whole("unmatched_after_s", 1, 86_400).orElse(60);
         Optional<Section> weave = file.section("weave");
         List<Glob> include = weave.map(section -> section.texts("include", Glob::className)).orElse(List.of());
         List<Glob> exclude = weave.map(section -> section.texts("exclude", Glob::className)).orElse(List.of());
@@ -98,12 +99,13 @@ public final class ConfigReader {
         file.refuseOthers();
         refuse();
         Settings settings = new Settings(nrPermits, sliceNanos, waitMaxNanos, mode, policy, classes);
-        return new Config(settings, include, exclude, leafLoops, metricsPort);
+        return new Config(settings, include, exclude, leafLoops, metricsPort, unmatchedAfterNanos);
     }
 
     private void refuse() throws ConfigException {
         if (!problems.isEmpty()) {
-            throw new ConfigException(problems);
+            // What is read for two reasons is wrong once.
+            throw new ConfigException(problems.stream().distinct().toList());
         }
     }
 
@@ -121,6 +123,11 @@ public final class ConfigReader {
                 section.problem("name", "class \"" + workClass.name() + "\" is never reached: \"" + takesAll.name()
                         + "\" before it has no rule and takes every request; put that one last");
             }
+            WorkClass same = sameRule(classes, workClass.rule());
+            if (takesAll == null && same != null) {
+                section.problem("name", "class \"" + workClass.name() + "\" is never reached: \"" + same.name()
+                        + "\" before it has the same rule; give one another, or put them together");
+            }
             if (workClass.rule().equals(Rule.ANY)) {
                 takesAll = workClass;
             } else if (workClass.name().equals(OTHER)) {
@@ -137,6 +144,10 @@ public final class ConfigReader {
             classes.add(WorkClass.plain(OTHER));
         }
         return classes;
+    }
+
+    private static WorkClass sameRule(List<WorkClass> classes, Rule rule) {
+        return classes.stream().filter(before -> before.rule().equals(rule)).findFirst().orElse(null);
     }
 
     private WorkClass workClass(Section section) {
@@ -184,6 +195,7 @@ public final class ConfigReader {
         if (!section.get().has("p95_ms")) {
             file.problem("protect", "[protect] needs p95_ms, the latency to keep below");
         }
+        p95Nanos.ifPresent(nanos -> refuseBelowSlice(file, section.get(), "p95_ms", nanos));
         section.get().refuseOthers();
         return () -> Target.protect(name, p95Nanos.orElseThrow());
     }
@@ -206,11 +218,38 @@ public final class ConfigReader {
         }
         try {
             Curve curve = new Curve(points);
+            refuseImpossible(file, section.get(), curve);
             return () -> Target.curve(name, load, curve);
         } catch (IllegalArgumentException thrown) {
             section.get().problem("points", thrown.getMessage() + ": write points = [[load, p95_ms], ...]");
             return null;
         }
+    }
+
+    private static void refuseImpossible(Section file, Section section, Curve curve) {
+        Curve.Point before = curve.points().get(0);
+        for (Curve.Point point : curve.points()) {
+            if (point.latencyNanos() < before.latencyNanos()) {
+                section.problem("points", "the curve cannot hold at load " + point.nrPresent() + ": "
+                        + millis(point.latencyNanos()) + " ms there is less than the " + millis(before.latencyNanos())
+                        + " ms at load " + before.nrPresent() + ", and more load makes nobody faster; let it rise or stay");
+            }
+            before = point;
+        }
+        refuseBelowSlice(file, section, "points", curve.points().get(0).latencyNanos());
+    }
+
+    /** Whoever comes may have to wait for a slice of each permit to end. */
+    private static void refuseBelowSlice(Section file, Section section, String key, long targetNanos) {
+        long sliceNanos = file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
+        if (targetNanos < sliceNanos) {
+            section.problem(key, "a p95 of " + millis(targetNanos) + " ms cannot hold: a request may wait for a slice of "
+                    + millis(sliceNanos) + " ms before it begins; raise the target, or lower slice_ms");
+        }
+    }
+
+    private static String millis(long nanos) {
+        return nanos % 1_000_000 == 0 ? String.valueOf(nanos / 1_000_000) : String.valueOf(nanos / 1e6);
     }
 
     private static String className(Section section, String key, Set<String> classNames) {

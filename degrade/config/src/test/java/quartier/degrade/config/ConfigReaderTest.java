@@ -128,6 +128,10 @@ class ConfigReaderTest {
             policy = "protect"\\n[protect]\\nclass = "other" | [protect] needs p95_ms |
             policy = "curve"\\n[curve]\\nclass = "other"\\nload = "other"\\npoints = [[0, 1]] | load is the class itself |
             policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[5, 1], [5, 2]] | a curve's loads must rise |
+            policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[0, 9], [5, 8]] | a.toml:5:1: the curve cannot hold at load 5: 8 ms there is less than the 9 ms at load 0 |
+            policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[0, 0.5], [5, 8]] | a.toml:5:1: a p95 of 0.5 ms cannot hold |
+            slice_ms = 7\\npolicy = "protect"\\n[protect]\\nclass = "other"\\np95_ms = 6 | a.toml:5:1: a p95 of 6 ms cannot hold: a request may wait for a slice of 7 ms |
+            [[class]]\\nname = "a"\\npaths = "/x"\\n[[class]]\\nname = "b"\\npaths = "/x" | a.toml:5:1: class "b" is never reached: "a" before it has the same rule |
             """)
     void whatIsWrongIsSaidWhereItIs(String text, String problem) {
         List<String> problems = problems(text.replace("\\n", "\n"));

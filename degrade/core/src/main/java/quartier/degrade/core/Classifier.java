@@ -18,4 +18,18 @@ final class Classifier {
         }
         return queues.get(queues.size() - 1);
     }
+
+    /** A class that comes before this one and asks for the handler, which was not known before; else this one. */
+    RunQueue queue(Request handled, RunQueue before) {
+        for (RunQueue queue : queues) {
+            if (queue == before) {
+                break;
+            }
+            Rule rule = queue.workClass().rule();
+            if (!rule.handlers().isEmpty() && rule.fits(handled)) {
+                return queue;
+            }
+        }
+        return before;
+    }
 }

@@ -45,9 +45,33 @@ public final class Dispatcher {
         long nowNanos = clock.getAsLong();
         // Rules ask the server about its request: not under the lock.
         Job job = scheduler.job(request, Thread.currentThread(), nowNanos);
+        return begun(job, kernelThread, () -> scheduler.arrive(job, nowNanos));
+    }
+
+    /** A part of a request begins on this thread: a job of its own, of the same class. Waits for its turn. */
+    public Job enterPart(Job whole, long kernelThread) {
+        long nowNanos = clock.getAsLong();
+        Job part = scheduler.part(whole, Thread.currentThread(), nowNanos);
+        return begun(part, kernelThread, () -> scheduler.arrivePart(part, nowNanos));
+    }
+
+    /**
+     * A request goes on on this thread. Returns its job, or one for a part of it: the thread that had it may not have
+     * left it yet. Waits for its turn.
+     */
+    public Job resume(Job job, long kernelThread) {
+        if (!locked(() -> scheduler.claim(job))) {
+            return enterPart(job, kernelThread);
+        }
+        Thread thread = Thread.currentThread();
+        return begun(job, kernelThread, () -> scheduler.resume(job, thread, clock.getAsLong()));
+    }
+
+    private Job begun(Job job, long kernelThread, Supplier<Verdict> begin) {
         job.kernelThread = kernelThread;
+        job.waitMaxNanos = VirtualThreads.waitMaxNanos(Thread.currentThread());
         try {
-            if (locked(() -> scheduler.arrive(job, nowNanos)) == Verdict.WAIT) {
+            if (locked(begin) == Verdict.WAIT) {
                 await(job);
             }
         } catch (Throwable thrown) {
@@ -78,6 +102,33 @@ public final class Dispatcher {
             scheduler.leave(job, clock.getAsLong());
             return null;
         });
+    }
+
+    /** This thread leaves a request that may be incomplete, and go on elsewhere. */
+    public void depart(Job job) {
+        locked(() -> {
+            scheduler.depart(job, clock.getAsLong());
+            return null;
+        });
+    }
+
+    /** A request is complete, whoever says so. */
+    public void complete(Job job) {
+        locked(() -> {
+            scheduler.complete(job, clock.getAsLong());
+            return null;
+        });
+    }
+
+    /** It has become known which class handles this job: its rules are asked again. */
+    public void handledBy(Job job, String handler) {
+        RunQueue queue = scheduler.queue(job, handler);
+        if (queue != job.queue) {
+            locked(() -> {
+                scheduler.move(job, queue, clock.getAsLong());
+                return null;
+            });
+        }
     }
 
     /** Parks until it is this job's turn. An interrupt is kept for later: to wait here is not the program's own wait. */

@@ -1,6 +1,9 @@
 package quartier.degrade.core;
 
-/** One request on its thread, from the server's entry to its return. Written under the dispatcher's lock. */
+/**
+ * One request on its thread, from the server's entry until it is complete; or a part of one, a task on a thread of its
+ * own. Written under the dispatcher's lock.
+ */
 public final class Job {
     /** Where a job is. Only RUNNING holds a permit. */
     public enum State {
@@ -10,12 +13,24 @@ public final class Job {
         RUNNING,
         /** Without a permit: its thread is blocked elsewhere, it has waited too long, or nothing is enforced. */
         LOOSE,
+        /** No thread has it: its request is incomplete, and goes on later, perhaps on another thread. */
+        AWAY,
         DONE
     }
 
-    final RunQueue queue;
-    final Thread thread;
+    /** Who waits is in it; another one only for who does not. */
+    volatile RunQueue queue;
+    /** The last one that had it. */
+    volatile Thread thread;
     final long arrivedNanos;
+    /** What it was classed by; null for a part, and once it is done. */
+    Request request;
+    /** A part takes CPUs as its request does, and is none. */
+    final boolean part;
+    /** Nothing of it is left to do once its thread leaves it. */
+    boolean complete;
+    /** How long it may wait at once, whatever the settings say. */
+    long waitMaxNanos = Long.MAX_VALUE;
     /** Since when it is in this state; for RUNNING, since when the slice runs. */
     long sinceNanos;
     long askAgainNanos;
@@ -31,8 +46,10 @@ public final class Job {
     public long seenCpuNanos;
     public long seenNanos;
 
-    Job(RunQueue queue, Thread thread, long nowNanos) {
+    Job(RunQueue queue, Request request, Thread thread, long nowNanos) {
         this.queue = queue;
+        this.request = request;
+        this.part = request == null;
         this.thread = thread;
         this.arrivedNanos = nowNanos;
         this.sinceNanos = nowNanos;

@@ -11,4 +11,30 @@ public interface Request {
 
     /** The name of the class that will handle it. */
     String handler();
+
+    /** The same, now that this is known to handle it. */
+    default Request handledBy(String handler) {
+        Request known = this;
+        return new Request() {
+            @Override
+            public String method() {
+                return known.method();
+            }
+
+            @Override
+            public String path() {
+                return known.path();
+            }
+
+            @Override
+            public String header(String name) {
+                return known.header(name);
+            }
+
+            @Override
+            public String handler() {
+                return handler;
+            }
+        };
+    }
 }

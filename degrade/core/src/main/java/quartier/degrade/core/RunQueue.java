@@ -21,10 +21,14 @@ public final class RunQueue {
         long wouldReject;
         long heldNanos;
         long waitedNanos;
+        long moved;
+        long parts;
     }
 
     /** Jobs that have arrived and not left, waiting or not. */
     int nrPresent;
+    /** Parts of them that are on threads of their own. */
+    int nrParts;
     /** Of those that wait, the ones that have not begun. */
     int nrQueued;
 

@@ -56,7 +56,7 @@ public final class Scheduler {
                 queue.recentNanos = 0;
             }
         }
-        queues.removeIf(queue -> queue.nrPresent == 0 && !configured(queue));
+        queues.removeIf(queue -> queue.nrPresent == 0 && queue.nrParts == 0 && !configured(queue));
         classifier = new Classifier(newSettings.classes().stream().map(c -> find(c.name())).toList());
         if (newSettings.mode() == Settings.Mode.ON) {
             grant(nowNanos);
@@ -80,32 +80,76 @@ public final class Scheduler {
 
     /** A job for a request on this thread. It is not there before it arrives. This alone may be called by any thread. */
     public Job job(Request request, Thread thread, long nowNanos) {
-        return new Job(classifier.queue(request), thread, nowNanos);
+        return new Job(classifier.queue(request), request, thread, nowNanos);
+    }
+
+    /** A job for a part of a request that runs on this thread. Also by any thread. */
+    public Job part(Job whole, Thread thread, long nowNanos) {
+        return new Job(whole.queue, null, thread, nowNanos);
     }
 
     public Verdict arrive(Job job, long nowNanos) {
         RunQueue queue = job.queue;
-        if (!queues.contains(queue)) {
-            // Its class went while it was on its way here.
-            queues.add(queue);
-        }
+        include(queue);
         queue.counts.arrived++;
         queue.nrPresent++;
-        if (!enforcing()) {
-            if (settings.mode() == Settings.Mode.DRY_RUN) {
-                rehearse(queue);
-            }
-            begin(job, State.LOOSE, nowNanos);
-            return Verdict.RUN;
+        if (!enforcing() && settings.mode() == Settings.Mode.DRY_RUN) {
+            rehearse(queue);
         }
-        if (nrWaiting == 0 && running.size() < settings.nrPermits()) {
-            begin(job, State.RUNNING, nowNanos);
+        if (runs(job, nowNanos)) {
             return Verdict.RUN;
         }
         if (queue.nrQueued >= queue.workClass().admission().queueMax()) {
             return reject(job, nowNanos);
         }
         queue.nrQueued++;
+        return wait(job, nowNanos);
+    }
+
+    /** What was admitted as a whole begins: nothing sends it away. */
+    public Verdict arrivePart(Job part, long nowNanos) {
+        include(part.queue);
+        part.queue.counts.parts++;
+        part.queue.nrParts++;
+        return goOn(part, nowNanos);
+    }
+
+    /** Whether a job that is away is the caller's from here on, to be resumed. */
+    public boolean claim(Job job) {
+        boolean away = job.state == State.AWAY;
+        if (away) {
+            job.state = State.NEW;
+        }
+        return away;
+    }
+
+    /** A job that was claimed goes on on this thread. */
+    public Verdict resume(Job job, Thread thread, long nowNanos) {
+        job.thread = thread;
+        return goOn(job, nowNanos);
+    }
+
+    private Verdict goOn(Job job, long nowNanos) {
+        job.begun = true;
+        return runs(job, nowNanos) ? Verdict.RUN : wait(job, nowNanos);
+    }
+
+    /** Its class may have gone while it was on its way here. */
+    private void include(RunQueue queue) {
+        if (!queues.contains(queue)) {
+            queues.add(queue);
+        }
+    }
+
+    private boolean runs(Job job, long nowNanos) {
+        if (enforcing() && (nrWaiting > 0 || running.size() >= settings.nrPermits())) {
+            return false;
+        }
+        begin(job, enforcing() ? State.RUNNING : State.LOOSE, nowNanos);
+        return true;
+    }
+
+    private Verdict wait(Job job, long nowNanos) {
         enqueue(job, nowNanos);
         grant(nowNanos);
         return job.state == State.RUNNING ? Verdict.RUN : Verdict.WAIT;
@@ -126,6 +170,7 @@ public final class Scheduler {
     private Verdict reject(Job job, long nowNanos) {
         job.queue.counts.rejected++;
         job.queue.nrPresent--;
+        job.request = null;
         job.become(State.DONE, nowNanos);
         return Verdict.REJECT;
     }
@@ -177,10 +222,57 @@ public final class Scheduler {
         }
         remove(job, nowNanos);
         job.become(State.DONE, nowNanos);
-        job.queue.nrPresent--;
-        job.queue.counts.completed++;
-        job.queue.latencies.add(nowNanos - job.arrivedNanos, nowNanos);
+        if (job.part) {
+            job.queue.nrParts--;
+        } else {
+            job.request = null;
+            job.queue.nrPresent--;
+            job.queue.counts.completed++;
+            job.queue.latencies.add(nowNanos - job.arrivedNanos, nowNanos);
+        }
         grant(nowNanos);
+    }
+
+    /** Its thread leaves a job that may be incomplete: it holds nothing until it is resumed, or complete. */
+    public void depart(Job job, long nowNanos) {
+        if (job.complete) {
+            leave(job, nowNanos);
+        } else if (job.state != State.DONE) {
+            remove(job, nowNanos);
+            job.become(State.AWAY, nowNanos);
+            grant(nowNanos);
+        }
+    }
+
+    /** A job is complete: it leaves now, or when its thread does. */
+    public void complete(Job job, long nowNanos) {
+        job.complete = true;
+        if (job.state == State.AWAY) {
+            leave(job, nowNanos);
+        }
+    }
+
+    /** The class of a job now that its handler is known. By any thread. */
+    public RunQueue queue(Job job, String handler) {
+        Request request = job.request;
+        return request == null ? job.queue : classifier.queue(request.handledBy(handler), job.queue);
+    }
+
+    /** A job that runs goes on in another class. */
+    public void move(Job job, RunQueue queue, long nowNanos) {
+        if (job.state != State.RUNNING && job.state != State.LOOSE) {
+            return;
+        }
+        if (job.state == State.RUNNING) {
+            settle(job, nowNanos);
+            job.sinceNanos = nowNanos;
+        }
+        job.queue.counts.moved++;
+        job.queue.nrPresent--;
+        job.queue = queue;
+        include(queue);
+        queue.counts.arrived++;
+        queue.nrPresent++;
     }
 
     /** A job that waits has waited as long as it may. */
@@ -205,7 +297,7 @@ public final class Scheduler {
         if (!job.begun) {
             waitMaxNanos = Math.min(waitMaxNanos, job.queue.workClass().admission().waitMaxNanos());
         }
-        return job.sinceNanos + waitMaxNanos;
+        return job.sinceNanos + Math.min(waitMaxNanos, job.waitMaxNanos);
     }
 
     /** Takes a job out of wherever it is. Whoever calls this says what becomes of it. */

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
@@ -138,6 +139,98 @@ class DispatcherStressTest {
         storm(Fair::new);
         storm(Weighted::new);
         storm(() -> Target.protect("a", 5 * MS));
+    }
+
+    /** Each request begins on one thread, goes on on another, and is completed by a third, at any time. */
+    @Test
+    void requestsThatGoOnElsewhereEndOnce() throws Exception {
+        long seed = System.nanoTime();
+        System.out.println("seed " + seed);
+        int nrRequests = 400;
+        Dispatcher dispatcher = dispatcher(1, 20 * MS, Fair::new);
+        LinkedBlockingQueue<Job> elsewhere = new LinkedBlockingQueue<>();
+        LinkedBlockingQueue<Job> completing = new LinkedBlockingQueue<>();
+        try (Controller controller = new Controller(dispatcher, BY_STATE)) {
+            Random beginning = new Random(seed + 1);
+            Thread first = each(nrRequests, () -> {
+                Job job = dispatcher.enter(Simulation.requestOf("a"), 0);
+                boolean early = beginning.nextBoolean();
+                if (early) {
+                    elsewhere.add(job);
+                }
+                spin(dispatcher, job, MS / 10);
+                dispatcher.depart(job);
+                if (!early) {
+                    elsewhere.add(job);
+                }
+            });
+            Random random = new Random(seed);
+            Thread second = each(nrRequests, () -> {
+                Job job = elsewhere.take();
+                boolean early = random.nextInt(3) == 0;
+                if (early) {
+                    completing.add(job);
+                }
+                Job resumed = dispatcher.resume(job, 0);
+                spin(dispatcher, resumed, MS / 10);
+                if (resumed == job) {
+                    dispatcher.depart(job);
+                } else {
+                    dispatcher.leave(resumed);
+                }
+                if (!early) {
+                    completing.add(job);
+                }
+            });
+            Thread third = each(nrRequests, () -> dispatcher.complete(completing.take()));
+            for (Thread thread : List.of(first, second, third)) {
+                thread.join();
+            }
+        }
+        ClassReport report = dispatcher.report().get(0);
+        assertEquals(nrRequests, report.nrCompleted(), "seed " + seed);
+        assertEquals(0, report.nrPresent(), "seed " + seed);
+        assertTrue(report.nrParts() < nrRequests, "many have left before they go on");
+    }
+
+    /** What a thread does again and again. */
+    private interface Step {
+        void run() throws InterruptedException;
+    }
+
+    private static Thread each(int nr, Step step) {
+        Thread thread = new Thread(() -> {
+            try {
+                for (int at = 0; at < nr; at++) {
+                    step.run();
+                }
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        });
+        thread.start();
+        return thread;
+    }
+
+    @Test
+    void aRequestThatIsAwayHoldsNoPermit() throws Exception {
+        Dispatcher dispatcher = dispatcher(1, 60_000 * MS, Fair::new);
+        try (Controller controller = new Controller(dispatcher, Simulation.BUSY)) {
+            Job away = dispatcher.enter(Simulation.requestOf("a"), 0);
+            dispatcher.depart(away);
+            assertEquals(State.AWAY, away.state());
+            Job other = dispatcher.enter(Simulation.requestOf("b"), 0);
+            assertEquals(State.RUNNING, other.state(), "it got the permit at once");
+            assertEquals(1, dispatcher.report().get(0).nrPresent(), "it is here all the same");
+            dispatcher.leave(other);
+            assertEquals(away, dispatcher.resume(away, 0));
+            assertEquals(State.RUNNING, away.state());
+            dispatcher.complete(away);
+            assertEquals(State.RUNNING, away.state(), "its thread has not left it");
+            dispatcher.depart(away);
+            assertEquals(State.DONE, away.state());
+        }
+        assertEquals(1, dispatcher.report().get(0).nrCompleted());
     }
 
     @Test

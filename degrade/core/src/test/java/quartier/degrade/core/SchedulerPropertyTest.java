@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.function.Supplier;
 import net.jqwik.api.Arbitraries;
@@ -66,9 +67,11 @@ class SchedulerPropertyTest {
         void step() {
             nowNanos += random.nextInt((int) MS);
             Job job = jobs.isEmpty() ? null : jobs.get(random.nextInt(jobs.size()));
-            int event = random.nextInt(100);
+            int event = random.nextInt(130);
             if (job == null || event < 20) {
                 arrive();
+            } else if (event >= 100) {
+                goElsewhere(job, event);
             } else if (event < 40) {
                 scheduler.leave(job, nowNanos);
             } else if (event < 60 && job.state() != State.WAITING) {
@@ -103,6 +106,27 @@ class SchedulerPropertyTest {
             jobs.add(arrived);
         }
 
+        /** What asynchronous requests and handlers do. */
+        private void goElsewhere(Job job, int event) {
+            boolean atWork = job.state() == State.RUNNING || job.state() == State.LOOSE;
+            if (event < 105) {
+                Job part = scheduler.part(job, null, nowNanos);
+                scheduler.arrivePart(part, nowNanos);
+                jobs.add(part);
+            } else if (event < 112 && atWork && !job.part) {
+                scheduler.depart(job, nowNanos);
+            } else if (event < 119) {
+                if (scheduler.claim(job)) {
+                    scheduler.resume(job, null, nowNanos);
+                }
+            } else if (event < 124 && !job.part) {
+                scheduler.complete(job, nowNanos);
+            } else if (!job.part) {
+                List<RunQueue> queues = scheduler.queues();
+                scheduler.move(job, queues.get(random.nextInt(queues.size())), nowNanos);
+            }
+        }
+
         private void giveUpIfLate(Job job) {
             if (job.state() == State.WAITING && nowNanos - scheduler.deadlineNanos(job) >= 0) {
                 scheduler.giveUp(job, nowNanos);
@@ -133,7 +157,9 @@ class SchedulerPropertyTest {
                 assertEquals(0, scheduler.nrWaiting(), "nobody waits where nothing is enforced");
             }
             long nrPresent = scheduler.queues().stream().mapToLong(RunQueue::nrPresent).sum();
-            assertEquals(jobs.size(), nrPresent);
+            assertEquals(jobs.stream().filter(job -> !job.part).count(), nrPresent);
+            long nrParts = scheduler.queues().stream().mapToLong(queue -> queue.nrParts).sum();
+            assertEquals(jobs.stream().filter(job -> job.part).count(), nrParts);
             assertTrue(scheduler.queues().stream().allMatch(queue -> queue.nrQueued >= 0
                     && queue.nrQueued <= queue.nrWaiting()));
             assertEquals(jobs.stream().anyMatch(Job::asked), scheduler.anyAsked());
@@ -193,6 +219,32 @@ class SchedulerPropertyTest {
         assertEquals(Scheduler.Verdict.WAIT, scheduler.arrive(late, 3));
         scheduler.leave(first, 4);
         assertEquals(State.RUNNING, late.state());
+    }
+
+    @Example
+    void aHandlerThatBecomesKnownMovesOnlyToAClassThatAsksForIt() {
+        WorkClass named = classFor("named", new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.Y"))));
+        WorkClass first = Simulation.classFor("a");
+        WorkClass late = classFor("late", new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.*"))));
+        Scheduler scheduler = new Scheduler(
+                new Settings(1, 2 * MS, 20 * MS, Mode.ON, Fair::new, List.of(named, first, late, WorkClass.plain("c"))));
+        Job job = scheduler.job(Simulation.requestOf("a"), null, 1);
+        scheduler.arrive(job, 1);
+        assertEquals("a", scheduler.queue(job, "x.Z").workClass().name(), "what comes later does not count");
+        RunQueue queue = scheduler.queue(job, "x.Y");
+        assertEquals("named", queue.workClass().name());
+        scheduler.move(job, queue, 2);
+        scheduler.leave(job, 3);
+        List<ClassReport> reports = ClassReport.of(scheduler, 3);
+        assertEquals(1, reports.get(0).nrCompleted());
+        assertEquals(0, reports.get(1).nrCompleted());
+        assertEquals(1, reports.get(1).nrMoved());
+        Job other = scheduler.job(Simulation.requestOf("c"), null, 4);
+        assertEquals("late", scheduler.queue(other, "x.Z").workClass().name());
+    }
+
+    private static WorkClass classFor(String name, Rule rule) {
+        return new WorkClass(name, rule, 1, 0, 0, WorkClass.Admission.UNBOUNDED);
     }
 
     @Property(tries = 40)

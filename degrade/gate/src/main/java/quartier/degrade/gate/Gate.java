@@ -14,17 +14,8 @@ public final class Gate {
     private static volatile boolean asked;
 
     private static volatile Hook hook;
-    private static final ThreadLocal<Seat> SEATS = ThreadLocal.withInitial(Seat::new);
 
     private Gate() {}
-
-    /** A thread's place. Only its own thread touches it. */
-    static final class Seat {
-        int nrHeld;
-        int depth;
-        Hook hook;
-        Object job;
-    }
 
     /** A yield point. */
     public static void point() {
@@ -34,7 +25,7 @@ public final class Gate {
     }
 
     private static void slow() {
-        Seat seat = SEATS.get();
+        Seat seat = Seat.own();
         Hook owner = seat.hook;
         if (owner == null || seat.job == null) {
             return;
@@ -48,12 +39,12 @@ public final class Gate {
 
     /** A monitor or lock is about to be taken, or a class initialiser begins. */
     public static void hold() {
-        SEATS.get().nrHeld++;
+        Seat.own().nrHeld++;
     }
 
     /** It is about to be given back, or has ended. */
     public static void release() {
-        Seat seat = SEATS.get();
+        Seat seat = Seat.own();
         // Code that was woven between the two has given back what nobody counted.
         if (seat.nrHeld > 0) {
             seat.nrHeld--;
@@ -75,25 +66,25 @@ public final class Gate {
     }
 
     /**
-     * A request begins on this thread.
+     * A request begins on this thread, or goes on there.
      *
      * @return false if it is sent away: the server's method returns at once, and there is no {@link #end}
      */
-    public static boolean begin(String server, Object request, Object response) {
-        Seat seat = SEATS.get();
+    public static boolean begin(String server, Object request, Object response, Object callback) {
+        Seat seat = Seat.own();
         Hook owner = hook;
         if (seat.depth > 0 || owner == null) {
             seat.depth++;
             return true;
         }
+        // A server that serves on tasks of an earlier request: this one is no part of that.
+        seat.vacate();
         try {
-            seat.nrHeld = 0;
-            Object job = owner.begin(server, request, response);
+            Object job = owner.begin(server, request, response, callback);
             if (job == Hook.REJECTED) {
                 return false;
             }
-            seat.hook = owner;
-            seat.job = job;
+            seat.take(owner, job);
         } catch (Exception | LinkageError fault) {
             owner.fault(fault);
         }
@@ -101,21 +92,142 @@ public final class Gate {
         return true;
     }
 
-    /** It has ended, or failed. */
-    public static void end() {
-        Seat seat = SEATS.get();
-        if (seat.depth == 0 || --seat.depth > 0) {
+    /** A request that was away goes on on this thread, below the server's entry. {@link #end} ends this too. */
+    public static void resume(String server, Object request) {
+        Seat seat = Seat.own();
+        Hook owner = hook;
+        if (seat.depth++ > 0 || owner == null) {
             return;
         }
-        Hook owner = seat.hook;
-        Object job = seat.job;
-        seat.hook = null;
-        seat.job = null;
-        if (job == null) {
+        seat.vacate();
+        try {
+            seat.take(owner, owner.resume(server, request));
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    /** The server's method has returned, or failed. */
+    public static void end() {
+        Seat seat = Seat.own();
+        if (seat.depth > 0 && --seat.depth == 0) {
+            seat.vacate();
+        }
+    }
+
+    /** A request is complete. Servers say so of every request. */
+    public static void finish(String server, Object request) {
+        Hook owner = hook;
+        if (owner == null) {
             return;
         }
         try {
-            owner.end(job);
+            owner.finish(server, request);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    /** It has become known who handles this thread's request. */
+    public static void handler(String server, Object handler) {
+        Seat seat = Seat.own();
+        Hook owner = seat.hook;
+        if (owner == null || seat.job == null) {
+            return;
+        }
+        try {
+            owner.handler(seat.job, server, handler);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    /** Whoever runs on this thread gives this task to somebody else. */
+    public static void handOver(Object task) {
+        if (hook == null || task == null) {
+            return;
+        }
+        Seat seat = Seat.own();
+        Hook owner = seat.hook;
+        if (owner == null || seat.job == null) {
+            return;
+        }
+        try {
+            owner.handOver(seat.job, task);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    /** What is to be run instead of a task that is run now: itself, or itself as a part of a request. */
+    public static Runnable task(Object key, Runnable task) {
+        Hook owner = hook;
+        Object whole = owner == null ? null : taken(owner, key);
+        return whole == null ? task : new Part(owner, whole, task);
+    }
+
+    private static Object taken(Hook owner, Object task) {
+        try {
+            Object whole = owner.taken(task);
+            return whole == null || isSystems(Thread.currentThread()) ? null : whole;
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+            return null;
+        }
+    }
+
+    /**
+     * Whether a thread is the JDK's own: one that carries virtual threads, or ends waits that have a limit. Requests hand
+     * work to these too without knowing, and everybody waits if they do.
+     */
+    private static boolean isSystems(Thread thread) {
+        String type = thread.getClass().getName();
+        return type.startsWith("jdk.internal.")
+                || type.equals("java.util.concurrent.DelayScheduler")
+                || thread.getName().equals("CompletableFutureDelayScheduler");
+    }
+
+    /** A task begins that says itself when it ends. */
+    public static void beginTask(Object task) {
+        Seat seat = Seat.own();
+        Hook owner = hook;
+        seat.taskDepth++;
+        if (owner == null || seat.job != null || seat.depth > 0) {
+            return;
+        }
+        Object whole = taken(owner, task);
+        if (whole != null) {
+            sit(seat, owner, whole);
+        }
+    }
+
+    public static void endTask() {
+        Seat seat = Seat.own();
+        if (seat.taskDepth == 0) {
+            return;
+        }
+        if (seat.partDepth == seat.taskDepth) {
+            seat.vacate();
+        }
+        seat.taskDepth--;
+    }
+
+    /** A task of a request begins. Whoever runs something already goes on with that. */
+    static void beginPart(Hook owner, Object whole) {
+        Seat seat = Seat.own();
+        seat.taskDepth++;
+        if (seat.job == null && seat.depth == 0) {
+            sit(seat, owner, whole);
+        }
+    }
+
+    private static void sit(Seat seat, Hook owner, Object whole) {
+        try {
+            Object job = owner.beginPart(whole);
+            if (job != null) {
+                seat.take(owner, job);
+                seat.partDepth = seat.taskDepth;
+            }
         } catch (Exception | LinkageError fault) {
             owner.fault(fault);
         }

@@ -3,8 +3,10 @@ package quartier.degrade.servers;
 import static quartier.degrade.servers.Calls.call;
 import static quartier.degrade.servers.Calls.text;
 
+import java.util.List;
 import quartier.degrade.core.Request;
 import quartier.degrade.weave.EntryWeaver.Entry;
+import quartier.degrade.weave.EntryWeaver.Kind;
 
 /** The JDK's own {@code com.sun.net.httpserver}. Filters call the chain again; only the first call is an entry. */
 final class JdkServer implements Server {
@@ -14,12 +16,13 @@ final class JdkServer implements Server {
     }
 
     @Override
-    public Entry entry() {
-        return new Entry(
+    public List<Entry> entries() {
+        return List.of(new Entry(
+                Kind.SERVE,
                 name(),
                 "com/sun/net/httpserver/Filter$Chain",
                 "doFilter",
-                "(Lcom/sun/net/httpserver/HttpExchange;)V");
+                "(Lcom/sun/net/httpserver/HttpExchange;)V"));
     }
 
     @Override
@@ -49,7 +52,7 @@ final class JdkServer implements Server {
     }
 
     @Override
-    public void reject(Object exchange, Object same, int code, int retryAfterSeconds) {
+    public void reject(Object exchange, Object same, Object none, int code, int retryAfterSeconds) {
         if (retryAfterSeconds >= 0) {
             call(call(exchange, "getResponseHeaders"), "set", "Retry-After", Integer.toString(retryAfterSeconds));
         }

@@ -3,12 +3,15 @@ package quartier.degrade.servers;
 import static quartier.degrade.servers.Calls.call;
 import static quartier.degrade.servers.Calls.text;
 
+import java.util.List;
 import quartier.degrade.core.Request;
 import quartier.degrade.weave.EntryWeaver.Entry;
+import quartier.degrade.weave.EntryWeaver.Kind;
 
 /**
  * Tomcat, alone or inside Spring Boot. The engine's valve is where a request is mapped and nothing of the
- * application has run; its parameters are Catalina's own, so it is the same for javax and jakarta.
+ * application has run; its parameters are Catalina's own, so it is the same for javax and jakarta. A request that was
+ * suspended comes through it again, as the same object, which is recycled once it is complete.
  */
 final class Tomcat implements Server {
     @Override
@@ -17,12 +20,21 @@ final class Tomcat implements Server {
     }
 
     @Override
-    public Entry entry() {
-        return new Entry(
-                name(),
-                "org/apache/catalina/core/StandardEngineValve",
-                "invoke",
-                "(Lorg/apache/catalina/connector/Request;Lorg/apache/catalina/connector/Response;)V");
+    public List<Entry> entries() {
+        String request = "org/apache/catalina/connector/Request";
+        return List.of(
+                new Entry(
+                        Kind.SERVE,
+                        name(),
+                        "org/apache/catalina/core/StandardEngineValve",
+                        "invoke",
+                        "(L" + request + ";Lorg/apache/catalina/connector/Response;)V"),
+                new Entry(Kind.FINISH, name(), request, "recycle", "()V"));
+    }
+
+    @Override
+    public boolean isAway(Object request) {
+        return (Boolean) call(request, "isAsync");
     }
 
     @Override
@@ -51,7 +63,7 @@ final class Tomcat implements Server {
     }
 
     @Override
-    public void reject(Object request, Object response, int code, int retryAfterSeconds) {
+    public void reject(Object request, Object response, Object none, int code, int retryAfterSeconds) {
         if (retryAfterSeconds >= 0) {
             call(response, "setHeader", "Retry-After", Integer.toString(retryAfterSeconds));
         }

@@ -1,5 +1,6 @@
 package quartier.degrade.weave;
 
+import java.util.List;
 import org.objectweb.asm.ClassReader;
 import org.objectweb.asm.ClassWriter;
 import org.objectweb.asm.Opcodes;
@@ -14,49 +15,104 @@ import org.objectweb.asm.tree.LdcInsnNode;
 import org.objectweb.asm.tree.MethodNode;
 import org.objectweb.asm.tree.VarInsnNode;
 
-/** Makes a server's method the beginning and the end of a request. */
+/** Makes methods of a server the beginning and the end of a request, and what is between. */
 public final class EntryWeaver {
+    /** What a method of a server is to a request. */
+    public enum Kind {
+        /** Serves one. Its parameters: the request, the response or what is both, and perhaps more. */
+        SERVE,
+        /** Goes on with one that was away: its object. */
+        RESUME,
+        /** Is called once one is complete: its object. */
+        FINISH,
+        /** Handles this thread's: its object. */
+        HANDLE,
+        /** Has this thread's handled: by its last parameter. */
+        DELEGATE
+    }
+
     /**
-     * A method that serves one request. Its first parameter is the request; the response is the second, or the
-     * request is both.
+     * A method that matters.
      *
      * @param owner internal name of the class
+     * @param descriptor null for any
      */
-    public record Entry(String server, String owner, String method, String descriptor) {}
+    public record Entry(Kind kind, String server, String owner, String method, String descriptor) {
+        private boolean isMethod(MethodNode candidate) {
+            return candidate.name.equals(method)
+                    && (descriptor == null || candidate.desc.equals(descriptor))
+                    && (candidate.access & Opcodes.ACC_SYNTHETIC) == 0
+                    && candidate.instructions.size() > 0;
+        }
+    }
 
     private EntryWeaver() {}
 
-    /** The woven class, or null if it has no such method: another version of the server, perhaps. */
-    public static byte[] weave(byte[] classFile, Entry entry) {
+    /** The woven class, or null if it lacks one of these: another version of the server, perhaps. */
+    public static byte[] weave(byte[] classFile, List<Entry> entries) {
         ClassReader reader = new ClassReader(classFile);
         ClassNode owner = new ClassNode();
         reader.accept(owner, 0);
-        boolean found = false;
-        for (MethodNode method : owner.methods) {
-            if (method.name.equals(entry.method)
-                    && method.desc.equals(entry.descriptor)
-                    && method.instructions.size() > 0) {
-                weave(owner, method, entry.server);
-                found = true;
+        for (Entry entry : entries) {
+            List<MethodNode> methods = owner.methods.stream().filter(entry::isMethod).toList();
+            if (methods.isEmpty()) {
+                return null;
             }
-        }
-        if (!found) {
-            return null;
+            methods.forEach(method -> weave(owner, method, entry));
         }
         ClassWriter writer = new ClassWriter(reader, 0);
         owner.accept(writer);
         return writer.toByteArray();
     }
 
-    private static void weave(ClassNode owner, MethodNode method, String server) {
-        int first = (method.access & Opcodes.ACC_STATIC) != 0 ? 0 : 1;
-        int second = Type.getArgumentTypes(method.desc).length > 1 ? first + 1 : first;
+    private static void weave(ClassNode owner, MethodNode method, Entry entry) {
+        method.maxStack = Math.max(method.maxStack, 4);
+        switch (entry.kind) {
+            case SERVE -> serve(owner, method, entry.server);
+            case RESUME -> resume(owner, method, entry.server);
+            case FINISH -> method.instructions.insert(told("finish", entry.server, 0));
+            case HANDLE -> method.instructions.insert(told("handler", entry.server, 0));
+            case DELEGATE -> method.instructions.insert(told("handler", entry.server, lastParameter(method)));
+            default -> throw new AssertionError(entry);
+        }
+    }
+
+    private static int lastParameter(MethodNode method) {
+        Type[] types = Type.getArgumentTypes(method.desc);
+        int slot = Insns.firstParameter(method);
+        for (int at = 0; at < types.length - 1; at++) {
+            slot += types[at].getSize();
+        }
+        return slot;
+    }
+
+    private static InsnList told(String gateMethod, String server, int slot) {
+        InsnList told = new InsnList();
+        told.add(new LdcInsnNode(server));
+        told.add(new VarInsnNode(Opcodes.ALOAD, slot));
+        told.add(Insns.gate(gateMethod, "(Ljava/lang/String;Ljava/lang/Object;)V"));
+        return told;
+    }
+
+    private static void resume(ClassNode owner, MethodNode method, String server) {
+        LabelNode from = new LabelNode();
+        method.instructions.insert(from);
+        Insns.atEveryEnd(owner, method, from, "end");
+        method.instructions.insert(told("resume", server, 0));
+    }
+
+    private static void serve(ClassNode owner, MethodNode method, String server) {
+        int nrParameters = Type.getArgumentTypes(method.desc).length;
+        int request = Insns.firstParameter(method);
+        int response = nrParameters > 1 ? request + 1 : request;
         LabelNode admitted = new LabelNode();
         InsnList begin = new InsnList();
         begin.add(new LdcInsnNode(server));
-        begin.add(new VarInsnNode(Opcodes.ALOAD, first));
-        begin.add(new VarInsnNode(Opcodes.ALOAD, second));
-        begin.add(Insns.gate("begin", "(Ljava/lang/String;Ljava/lang/Object;Ljava/lang/Object;)Z"));
+        begin.add(new VarInsnNode(Opcodes.ALOAD, request));
+        begin.add(new VarInsnNode(Opcodes.ALOAD, response));
+        begin.add(nrParameters > 2 ? new VarInsnNode(Opcodes.ALOAD, request + 2) : new InsnNode(Opcodes.ACONST_NULL));
+        begin.add(Insns.gate(
+                "begin", "(Ljava/lang/String;Ljava/lang/Object;Ljava/lang/Object;Ljava/lang/Object;)Z"));
         begin.add(new JumpInsnNode(Opcodes.IFNE, admitted));
         for (InsnNode insn : sentAway(Type.getReturnType(method.desc))) {
             begin.add(insn);
@@ -70,7 +126,6 @@ public final class EntryWeaver {
         method.instructions.insert(from);
         Insns.atEveryEnd(owner, method, from, "end");
         method.instructions.insert(begin);
-        method.maxStack = Math.max(method.maxStack, 3);
     }
 
     /** A loop that begins with the method has its frame there, and two frames in one place are none. */

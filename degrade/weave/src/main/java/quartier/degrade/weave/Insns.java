@@ -10,7 +10,7 @@ import org.objectweb.asm.tree.MethodInsnNode;
 import org.objectweb.asm.tree.MethodNode;
 import org.objectweb.asm.tree.TryCatchBlockNode;
 
-/** What both weavers put into methods. */
+/** What all weavers put into methods. */
 final class Insns {
     private static final String GATE = "quartier/degrade/gate/Gate";
     /** From this version on the verifier wants frames where paths meet. */
@@ -24,6 +24,11 @@ final class Insns {
 
     static boolean needsFrames(ClassNode owner) {
         return (owner.version & 0xffff) >= FIRST_WITH_FRAMES;
+    }
+
+    /** Where the first parameter is. */
+    static int firstParameter(MethodNode method) {
+        return (method.access & Opcodes.ACC_STATIC) != 0 ? 0 : 1;
     }
 
     static boolean isReturn(int opcode) {

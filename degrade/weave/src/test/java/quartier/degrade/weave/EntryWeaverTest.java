@@ -9,6 +9,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import quartier.degrade.weave.EntryWeaver.Entry;
+import quartier.degrade.weave.EntryWeaver.Kind;
 
 class EntryWeaverTest {
     /** Something like a server. */
@@ -27,16 +28,29 @@ class EntryWeaverTest {
         public void both(StringBuilder exchange) {
             exchange.append(handle("x", exchange));
         }
+
+        public boolean withMore(String request, StringBuilder response, Integer callback) {
+            return handle(request, response);
+        }
+
+        public void recycle() {}
+
+        public void delegate(long unused, String handler) {}
+
+        @Override
+        public String toString() {
+            return "server";
+        }
     }
 
     private static Object serve(Entry entry, String method, Class<?>[] types, Object... arguments) throws Exception {
-        Loading loading = new Loading(Server.class.getName(), original -> EntryWeaver.weave(original, entry));
+        Loading loading = new Loading(Server.class.getName(), original -> EntryWeaver.weave(original, List.of(entry)));
         Class<?> server = loading.loadClass(Server.class.getName());
         return server.getMethod(method, types).invoke(server.getConstructor().newInstance(), arguments);
     }
 
     private static Entry entry(String method, String descriptor) {
-        return new Entry("sample", Server.class.getName().replace('.', '/'), method, descriptor);
+        return new Entry(Kind.SERVE, "sample", Server.class.getName().replace('.', '/'), method, descriptor);
     }
 
     private static final Entry HANDLE = entry("handle", "(Ljava/lang/String;Ljava/lang/StringBuilder;)Z");
@@ -84,9 +98,48 @@ class EntryWeaverTest {
     }
 
     @Test
+    void whatElseTheServerGivesIsPassedOn() throws Exception {
+        try (RecordingHook hook = new RecordingHook()) {
+            Entry entry = entry("withMore", null);
+            Class<?>[] types = {String.class, StringBuilder.class, Integer.class};
+            serve(entry, "withMore", types, "aa", new StringBuilder("b"), 7);
+            assertEquals(List.of("begin sample aa b 7", "end"), hook.events);
+        }
+    }
+
+    @Test
+    void aRequestGoesOnAndFinishes() throws Exception {
+        String owner = Server.class.getName().replace('.', '/');
+        try (RecordingHook hook = new RecordingHook()) {
+            serve(new Entry(Kind.RESUME, "s", owner, "recycle", null), "recycle", new Class<?>[0]);
+            assertEquals(List.of("resume s", "end"), hook.events);
+            hook.events.clear();
+            serve(new Entry(Kind.FINISH, "s", owner, "recycle", "()V"), "recycle", new Class<?>[0]);
+            assertEquals(List.of("finish s"), hook.events);
+        }
+    }
+
+    @Test
+    void whoHandlesARequestIsSaidWithinOne() throws Exception {
+        String owner = Server.class.getName().replace('.', '/');
+        Entry delegate = new Entry(Kind.DELEGATE, "s", owner, "delegate", null);
+        Entry handle = new Entry(Kind.HANDLE, "s", owner, "delegate", null);
+        Class<?>[] types = {long.class, String.class};
+        try (RecordingHook hook = new RecordingHook()) {
+            serve(delegate, "delegate", types, 1L, "controller");
+            assertEquals(List.of(), hook.events, "outside of a request it is nobody's affair");
+            quartier.degrade.gate.Gate.begin("test", "r", "r", null);
+            serve(delegate, "delegate", types, 1L, "controller");
+            serve(handle, "delegate", types, 1L, "controller");
+            quartier.degrade.gate.Gate.end();
+            assertEquals(List.of("begin test r r", "handler s controller", "handler s server", "end"), hook.events);
+        }
+    }
+
+    @Test
     void anotherVersionOfTheServerIsLeftAlone() throws Exception {
         try (InputStream stream = Server.class.getResourceAsStream("EntryWeaverTest$Server.class")) {
-            assertNull(EntryWeaver.weave(stream.readAllBytes(), entry("handle", "(I)Z")));
+            assertNull(EntryWeaver.weave(stream.readAllBytes(), List.of(entry("handle", "(I)Z"))));
         }
     }
 }

@@ -8,6 +8,7 @@ import quartier.degrade.gate.Hook;
 /** Writes down what reaches the gate. */
 final class RecordingHook implements Hook, AutoCloseable {
     final List<String> events = new ArrayList<>();
+    final List<Object> handedOver = new ArrayList<>();
     boolean rejects;
     RuntimeException thrown;
 
@@ -18,7 +19,7 @@ final class RecordingHook implements Hook, AutoCloseable {
 
     /** Runs this as a request. */
     void request(Runnable work) {
-        Gate.begin("test", "request", "response");
+        Gate.begin("test", "request", "response", null);
         try {
             work.run();
         } finally {
@@ -31,9 +32,15 @@ final class RecordingHook implements Hook, AutoCloseable {
     }
 
     @Override
-    public Object begin(String server, Object request, Object response) {
-        events.add("begin " + server + " " + request + " " + response);
+    public Object begin(String server, Object request, Object response, Object callback) {
+        events.add("begin " + server + " " + request + " " + response + (callback == null ? "" : " " + callback));
         return rejects ? REJECTED : "job";
+    }
+
+    @Override
+    public Object resume(String server, Object request) {
+        events.add("resume " + server);
+        return "job";
     }
 
     @Override
@@ -46,7 +53,33 @@ final class RecordingHook implements Hook, AutoCloseable {
 
     @Override
     public void end(Object job) {
-        events.add("end");
+        events.add("end".concat("job".equals(job) ? "" : " " + job));
+    }
+
+    @Override
+    public void finish(String server, Object request) {
+        events.add("finish " + server);
+    }
+
+    @Override
+    public void handler(Object job, String server, Object handler) {
+        events.add("handler " + server + " " + handler);
+    }
+
+    @Override
+    public void handOver(Object job, Object task) {
+        handedOver.add(task);
+    }
+
+    @Override
+    public Object taken(Object task) {
+        return handedOver.removeIf(known -> known == task) ? "whole" : null;
+    }
+
+    @Override
+    public Object beginPart(Object whole) {
+        events.add("part of " + whole);
+        return "part";
     }
 
     @Override

@@ -1,0 +1,50 @@
+package quartier.degrade.gate;
+
+/** A thread's place. Only its own thread touches it. */
+final class Seat {
+    /** No lambda: it may first be asked for where the JDK is not ready to make one. */
+    private static final ThreadLocal<Seat> SEATS = new ThreadLocal<>() {
+        @Override
+        protected Seat initialValue() {
+            return new Seat();
+        }
+    };
+
+    /** Monitors and locks that woven code has taken, and class initialisers that it is in. */
+    int nrHeld;
+    /** Entries of servers that this thread is in, one in the other. */
+    int depth;
+    /** Tasks of somebody's that this thread is in, likewise. */
+    int taskDepth;
+    /** The task that the job is, as a depth; 0 if it is a request. */
+    int partDepth;
+    Hook hook;
+    Object job;
+
+    static Seat own() {
+        return SEATS.get();
+    }
+
+    void take(Hook owner, Object newJob) {
+        nrHeld = 0;
+        hook = owner;
+        job = newJob;
+    }
+
+    /** Whoever sat here gets up: nothing of it is left, whatever its hook does. */
+    void vacate() {
+        Hook owner = hook;
+        Object left = job;
+        hook = null;
+        job = null;
+        partDepth = 0;
+        if (left == null) {
+            return;
+        }
+        try {
+            owner.end(left);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+}

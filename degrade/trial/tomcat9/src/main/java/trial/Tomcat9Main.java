@@ -1,0 +1,30 @@
+package trial;
+
+import java.io.File;
+import java.nio.file.Files;
+import java.util.stream.Stream;
+import org.apache.catalina.Context;
+import org.apache.catalina.Wrapper;
+import org.apache.catalina.startup.Tomcat;
+
+/** The services as servlets of javax on an embedded Tomcat 9. Prints its port. */
+public final class Tomcat9Main {
+    private Tomcat9Main() {}
+
+    public static void main(String[] arguments) throws Exception {
+        File folder = Files.createTempDirectory("trial-tomcat").toFile();
+        Tomcat tomcat = new Tomcat();
+        tomcat.setBaseDir(folder.getPath());
+        tomcat.setPort(0);
+        tomcat.getConnector().setProperty("address", "127.0.0.1");
+        Context context = tomcat.addContext("", folder.getPath());
+        for (String service : Stream.of(Services.ALL, Services.LATER).flatMap(Stream::of).toList()) {
+            Wrapper servlet = Tomcat.addServlet(context, service, new JavaxServlet(service));
+            servlet.setAsyncSupported(true);
+            context.addServletMappingDecoded("/" + service, service);
+        }
+        tomcat.start();
+        System.out.println("port " + tomcat.getConnector().getLocalPort());
+        tomcat.getServer().await();
+    }
+}
