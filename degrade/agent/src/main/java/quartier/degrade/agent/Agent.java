@@ -3,6 +3,7 @@ package quartier.degrade.agent;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.instrument.Instrumentation;
+import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -30,6 +31,10 @@ public final class Agent {
 
     /** Whoever puts the agent in hears what is wrong. */
     public static void agentmain(String arguments, Instrumentation instrumentation) throws Exception {
+        if (arguments != null && arguments.startsWith(Asked.PREFIX)) {
+            hear(new Asked(arguments), instrumentation);
+            return;
+        }
         try {
             if (DETACH.equals(arguments)) {
                 stop();
@@ -42,16 +47,51 @@ public final class Agent {
         }
     }
 
-    private static synchronized void start(String arguments, Instrumentation instrumentation) throws Exception {
+    private static void hear(Asked asked, Instrumentation instrumentation) {
+        switch (asked.command) {
+            case "attach" -> asked.answer(() -> {
+                showGate(instrumentation);
+                return Installation.start(asked.rest.isEmpty() ? null : Path.of(asked.rest), instrumentation);
+            });
+            case DETACH -> asked.answer(() -> {
+                stop();
+                return "taken out";
+            });
+            case "points" -> asked.answer(() -> {
+                Installation active = gateIsThere ? Installation.active() : null;
+                if (active == null) {
+                    throw new IllegalStateException("no agent is active in this JVM: there are no yield points");
+                }
+                return active.points();
+            });
+            case "why" -> asked.answerLater(() -> {
+                showGate(instrumentation);
+                return Why.answer(asked.rest, instrumentation);
+            });
+            default -> asked.answer(() -> {
+                throw new IllegalArgumentException("this agent does not know \"" + asked.command
+                        + "\": it is of another version than the command; restart the JVM");
+            });
+        }
+    }
+
+    private static void start(String arguments, Instrumentation instrumentation) throws Exception {
         if (arguments == null || arguments.isBlank()) {
             throw new IllegalArgumentException(
                     "no configuration was named: use -javaagent:quartier-degrade.jar=FILE");
         }
+        showGate(instrumentation);
+        Installation.start(Path.of(arguments), instrumentation);
+    }
+
+    private static synchronized void showGate(Instrumentation instrumentation) throws IOException, URISyntaxException {
         if (!gateIsThere) {
             instrumentation.appendToBootstrapClassLoaderSearch(new JarFile(unpackGate().toFile()));
             gateIsThere = true;
+            // Whoever loads it once more names the same file.
+            Path jar = Path.of(Agent.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+            System.setProperty(Asked.JAR, jar.toString());
         }
-        Installation.start(Path.of(arguments), instrumentation);
     }
 
     private static synchronized void stop() {

@@ -20,12 +20,15 @@ final class ConfigWatch {
     private volatile boolean stopped;
     private Object seen;
 
-    /** @param alsoLook what else is to be done now and then */
+    /**
+     * @param file null for none; then this is not started
+     * @param alsoLook what else is to be done now and then
+     */
     ConfigWatch(Path file, BooleanSupplier reload, Runnable alsoLook) {
         this.file = file;
         this.reload = reload;
         this.alsoLook = alsoLook;
-        this.seen = stamp();
+        this.seen = file == null ? "no file" : stamp();
     }
 
     void start() {

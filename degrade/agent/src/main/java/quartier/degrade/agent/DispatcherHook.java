@@ -1,13 +1,16 @@
 package quartier.degrade.agent;
 
+import java.util.function.Supplier;
 import quartier.degrade.core.Dispatcher;
 import quartier.degrade.core.Job;
 import quartier.degrade.core.Request;
 import quartier.degrade.core.Tasks;
 import quartier.degrade.core.WorkClass.Admission;
 import quartier.degrade.gate.Hook;
+import quartier.degrade.gate.Tally;
 import quartier.degrade.servers.Entries;
 import quartier.degrade.servers.Server;
+import quartier.degrade.why.Watch;
 
 /** From the gate to the dispatcher. */
 final class DispatcherHook implements Hook {
@@ -15,6 +18,8 @@ final class DispatcherHook implements Hook {
     private final RuleWatch rules;
     private final Tasks tasks = new Tasks();
     private final Away away = new Away();
+    /** Null while nobody asks why. */
+    private volatile Watch watch;
 
     DispatcherHook(Dispatcher dispatcher, RuleWatch rules) {
         this.dispatcher = dispatcher;
@@ -41,13 +46,35 @@ final class DispatcherHook implements Hook {
         }
         Request asked = server.request(request);
         rules.saw(asked);
-        Job job = dispatcher.enter(asked, KernelThreads.current());
+        long kernelThread = KernelThreads.current();
+        Job job = noted(kernelThread, () -> dispatcher.enter(asked, kernelThread));
         if (job.state() != Job.State.DONE) {
             return new Seated(job, server, identity, isTold(job, server, request, identity));
         }
+        Tally.end();
         Admission admission = job.workClass().admission();
         server.reject(request, response, callback, admission.rejectCode(), admission.retryAfterSeconds());
         return REJECTED;
+    }
+
+    /** A request begins on this thread, or goes on there, and whoever asks where its time goes hears of it. */
+    private Job noted(long kernelThread, Supplier<Job> begins) {
+        Tally.begin();
+        Watch asking = watch;
+        if (asking == null) {
+            return begins.get();
+        }
+        asking.begin(kernelThread);
+        Job job = asking.inGate(begins);
+        if (job.state() == Job.State.DONE) {
+            asking.forget();
+        }
+        return job;
+    }
+
+    /** From now on it is noted where the time of requests goes; null for no longer. */
+    void setWatch(Watch newWatch) {
+        watch = newWatch;
     }
 
     /** Has us told when the request is complete. If that fails, it is complete when its thread leaves it. */
@@ -69,20 +96,35 @@ final class DispatcherHook implements Hook {
     }
 
     private Seated resumed(Job known, Server server, Object identity) {
-        Job job = dispatcher.resume(known, KernelThreads.current());
+        long kernelThread = KernelThreads.current();
+        Job job = noted(kernelThread, () -> dispatcher.resume(known, kernelThread));
         // Where another thread has not left it yet, this one does a part of it.
         return job == known ? new Seated(job, server, identity, true) : new Seated(job, null, null, false);
     }
 
     @Override
     public void point(Object seated, boolean mayYield) {
-        dispatcher.point(((Seated) seated).job, mayYield);
+        Job job = ((Seated) seated).job;
+        Watch asking = watch;
+        if (asking == null || !job.asked() || !mayYield) {
+            dispatcher.point(job, mayYield);
+            return;
+        }
+        asking.inGate(() -> {
+            dispatcher.point(job, true);
+            return null;
+        });
     }
 
     @Override
     public void end(Object seated) {
+        Tally.end();
         Seated left = (Seated) seated;
         Job job = left.job;
+        Watch asking = watch;
+        if (asking != null) {
+            asking.end(job.className());
+        }
         if (left.server == null || !left.told && !left.server.isAway(left.request)) {
             dispatcher.leave(job);
             return;

@@ -13,6 +13,8 @@ import quartier.degrade.gate.Gate;
 
 /** Everything that is active in this JVM: put in as a whole, taken out as a whole. */
 final class Installation {
+    /** Fair between requests, and a page somewhere. */
+    private static final String WITHOUT_FILE = "metrics_port = 0\n";
     private static Installation active;
 
     private final Path file;
@@ -21,6 +23,9 @@ final class Installation {
     private final Weaving weaving;
     private final ConfigWatch watch;
     private final RuleWatch rules;
+    private final View view;
+    private final History history;
+    private DispatcherHook hook;
     private MetricsServer metrics;
     private Jmx jmx;
     private Config config;
@@ -33,9 +38,23 @@ final class Installation {
         this.weaving = new Weaving(config, instrumentation);
         this.rules = new RuleWatch(dispatcher);
         this.watch = new ConfigWatch(file, this::reload, rules::look);
+        this.view = new View(file, dispatcher, weaving, watch);
+        this.history = new History(view);
     }
 
-    static synchronized void start(Path file, Instrumentation instrumentation) throws ConfigException {
+    /**
+     * @param file null for what is done without one
+     * @return what is active now, in words
+     */
+    static String start(Path file, Instrumentation instrumentation) throws ConfigException {
+        return start(file, read(file), instrumentation);
+    }
+
+    static Config read(Path file) throws ConfigException {
+        return file == null ? ConfigReader.parse(WITHOUT_FILE, "", nrCpus()) : ConfigReader.read(file, nrCpus());
+    }
+
+    static synchronized String start(Path file, Config config, Instrumentation instrumentation) {
         if (Gate.isConnected()) {
             throw new IllegalStateException(
                     "an agent is active in this JVM already: change its configuration, or take it out first");
@@ -44,10 +63,19 @@ final class Installation {
             throw new IllegalStateException(
                     "this JVM cannot change loaded classes: use one with java.instrument, such as OpenJDK's HotSpot");
         }
-        Config config = ConfigReader.read(file, nrCpus());
         Installation installation = new Installation(file, config, instrumentation);
         active = installation;
-        installation.begin();
+        try {
+            return installation.begin();
+        } catch (RuntimeException | Error failed) {
+            stop();
+            throw failed;
+        }
+    }
+
+    /** What is active here, or null. */
+    static synchronized Installation active() {
+        return active;
     }
 
     /** What the container allows, where there is one. */
@@ -55,16 +83,22 @@ final class Installation {
         return Runtime.getRuntime().availableProcessors();
     }
 
-    private void begin() {
+    private String begin() {
         controller.start();
         rules.restart(config.unmatchedAfterNanos());
-        watch.start();
+        if (file != null) {
+            watch.start();
+        }
         serveMetrics();
         registerWithJmx();
         weaving.begin();
         // From now on, requests that begin are jobs: all that they call is woven, and counts what it holds.
-        Gate.connect(new DispatcherHook(dispatcher, rules));
-        Say.say("active: " + described(config.settings()) + ", as " + file + " says");
+        hook = new DispatcherHook(dispatcher, rules);
+        Gate.connect(hook);
+        history.start();
+        String said = "active: " + described(config.settings()) + (file == null ? "" : ", as " + file + " says");
+        Say.say(said);
+        return said + (metrics == null ? "" : ", page at " + metrics.page());
     }
 
     private static String described(Settings settings) {
@@ -77,8 +111,10 @@ final class Installation {
             return;
         }
         try {
-            metrics = new MetricsServer(config.metricsPort().getAsInt(), new OpenMetrics(dispatcher, weaving, watch));
-            Say.say("metrics at " + metrics.address());
+            OpenMetrics text = new OpenMetrics(dispatcher, weaving, watch);
+            metrics = new MetricsServer(config.metricsPort().getAsInt(), text, history);
+            view.setPage(metrics.page());
+            Say.say("metrics at " + metrics.address() + ", page at " + metrics.page());
         } catch (IOException | LinkageError thrown) {
             Say.say("no metrics: port " + config.metricsPort().getAsInt() + " cannot be served (" + thrown
                     + "); choose another metrics_port, and a JVM with the module jdk.httpserver");
@@ -99,10 +135,7 @@ final class Installation {
             Config read = ConfigReader.read(file, nrCpus());
             dispatcher.configure(read.settings());
             rules.restart(read.unmatchedAfterNanos());
-            if (!read.include().equals(config.include())
-                    || !read.exclude().equals(config.exclude())
-                    || read.leafLoops() != config.leafLoops()
-                    || !read.metricsPort().equals(config.metricsPort())) {
+            if (!read.weavesAs(config) || !read.metricsPort().equals(config.metricsPort())) {
                 Say.say("[weave] and metrics_port have changed: they are for the next start, or the next attach");
             }
             Say.say("reloaded: " + described(read.settings()));
@@ -122,6 +155,15 @@ final class Installation {
         active = null;
     }
 
+    DispatcherHook hook() {
+        return hook;
+    }
+
+    /** The list of yield points, to be read. */
+    String points() {
+        return weaving.points().report();
+    }
+
     private void end() {
         Gate.connect(null);
         controller.stop();
@@ -133,6 +175,7 @@ final class Installation {
         if (jmx != null) {
             jmx.close();
         }
+        history.stop();
         weaving.end();
         Say.say("taken out");
     }

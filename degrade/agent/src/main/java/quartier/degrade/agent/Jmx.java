@@ -27,7 +27,7 @@ final class Jmx implements DegradeMXBean, AutoCloseable {
         return word(dispatcher.settings().mode());
     }
 
-    static String word(Mode mode) {
+    static String word(Enum<?> mode) {
         return mode.name().toLowerCase(Locale.ROOT).replace('_', '-');
     }
 

@@ -38,7 +38,8 @@ final class OpenMetrics {
         secondsCounter(text, "held", "Time with a permit", classes, ClassReport::heldNanos);
         secondsCounter(text, "waited", "Time in the queue", classes, ClassReport::waitedNanos);
         gauge(text, "present", "Requests that are here", classes, ClassReport::nrPresent);
-        gauge(text, "waiting", "Of these, the ones that wait", classes, ClassReport::nrWaiting);
+        gauge(text, "running", "Of these, the ones with a permit", classes, ClassReport::nrRunning);
+        gauge(text, "waiting", "And the ones that wait", classes, ClassReport::nrWaiting);
         latencies(text, classes);
         seconds(text, "target_p95_seconds", "The p95 that a class is held to", classes, ClassReport::targetNanos);
         single(text, "classes_woven", "gauge", "", "Classes with yield points, since the start", weaving.nrClasses());

@@ -6,12 +6,16 @@ import java.lang.instrument.UnmodifiableClassException;
 import java.security.ProtectionDomain;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import quartier.degrade.config.Config;
 import quartier.degrade.core.Glob;
 import quartier.degrade.servers.Entries;
 import quartier.degrade.weave.EntryWeaver;
 import quartier.degrade.weave.EntryWeaver.Entry;
+import quartier.degrade.weave.Point;
+import quartier.degrade.weave.PointChoice;
 import quartier.degrade.weave.TaskWeaver;
 import quartier.degrade.weave.YieldWeaver;
 
@@ -28,7 +32,11 @@ final class Weaving implements ClassFileTransformer {
     private final Instrumentation instrumentation;
     private final List<Glob> include;
     private final List<Glob> exclude;
-    private final YieldWeaver weaver;
+    private final boolean leafLoops;
+    private final Points points;
+    private final PointProfile profile;
+    private volatile YieldWeaver weaver;
+    private volatile boolean ended;
     private final AtomicLong nrPoints = new AtomicLong();
     private final AtomicLong nrClasses = new AtomicLong();
     private final AtomicLong nrRefused = new AtomicLong();
@@ -37,17 +45,62 @@ final class Weaving implements ClassFileTransformer {
         this.instrumentation = instrumentation;
         this.include = config.include();
         this.exclude = config.exclude();
-        this.weaver = new YieldWeaver(config.leafLoops());
+        this.leafLoops = config.leafLoops();
+        if (config.profileNanos() > 0) {
+            points = new Points(Points.By.PROFILE_UNDER_WAY);
+            profile = new PointProfile(config.profileNanos(), this::choose);
+            weaver = new YieldWeaver(leafLoops, point -> true, points::number);
+        } else {
+            points = new Points(config.points().isEmpty() ? Points.By.RULE : Points.By.FILE);
+            profile = null;
+            Set<String> named = config.points();
+            weaver = new YieldWeaver(leafLoops, point -> named.isEmpty() || point.isNamedIn(named), null);
+        }
     }
 
     void begin() {
         instrumentation.addTransformer(this, true);
         retransform();
+        if (profile != null) {
+            profile.start();
+        }
     }
 
     void end() {
-        instrumentation.removeTransformer(this);
+        ended = true;
+        if (profile != null) {
+            profile.stop();
+        }
+        synchronized (this) {
+            instrumentation.removeTransformer(this);
+            retransform();
+        }
+    }
+
+    /** The profile is over: the points that it chose, or null for those of the rule. */
+    private synchronized void choose(PointChoice choice) {
+        if (ended) {
+            return;
+        }
+        if (choice == null) {
+            points.giveUp();
+            Say.say("too little ran to choose yield points by a profile: they are those of the rule");
+        } else {
+            points.choose(choice);
+        }
+        weaver = new YieldWeaver(leafLoops, points::isChosen, null);
+        nrPoints.set(0);
+        nrClasses.set(0);
         retransform();
+        if (choice != null) {
+            Say.say(String.format(Locale.ROOT, "%d yield points chosen by a profile: %.1f %% of %d milliseconds of CPU time"
+                    + " pass one; `quartier degrade points %d` lists them", nrPoints(), 100 * choice.coveredPart(),
+                    choice.nrWindows(), ProcessHandle.current().pid()));
+        }
+    }
+
+    Points points() {
+        return points;
     }
 
     private void retransform() {
@@ -101,11 +154,12 @@ final class Weaving implements ClassFileTransformer {
     }
 
     private byte[] weave(byte[] classFile) {
-        List<Object> points = new ArrayList<>();
-        byte[] woven = weaver.weave(classFile, points::add);
+        List<Point> added = new ArrayList<>();
+        byte[] woven = weaver.weave(classFile, added::add);
         if (woven != null) {
+            added.forEach(points::number);
             nrClasses.incrementAndGet();
-            nrPoints.addAndGet(points.size());
+            nrPoints.addAndGet(added.size());
         }
         return woven;
     }

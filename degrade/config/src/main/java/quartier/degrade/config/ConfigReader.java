@@ -11,6 +11,7 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
 import java.util.function.Supplier;
+import java.util.regex.Pattern;
 import org.tomlj.Toml;
 import org.tomlj.TomlParseError;
 import org.tomlj.TomlParseResult;
@@ -32,6 +33,7 @@ public final class ConfigReader {
     public static final String OTHER = "other";
 
     private static final long AGEING_NANOS = 100_000_000;
+    private static final Pattern POINT = Pattern.compile("[^\\s#:]+#[^\\s#:]+(:\\d+( (entry|loop))?)?");
     private static final Map<String, Settings.Mode> MODES =
             Map.of("on", Settings.Mode.ON, "dry-run", Settings.Mode.DRY_RUN, "off", Settings.Mode.OFF);
 
@@ -95,11 +97,27 @@ public final class ConfigReader {
         List<Glob> include = weave.map(section -> section.texts("include", Glob::className)).orElse(List.of());
         List<Glob> exclude = weave.map(section -> section.texts("exclude", Glob::className)).orElse(List.of());
         boolean leafLoops = weave.map(section -> section.truth("leaf_loops", false)).orElse(false);
+        Set<String> points = weave.map(this::points).orElse(Set.of());
+        long profileNanos = weave.flatMap(section -> section.number("profile_s", 0, 3600)).map(s -> Math.round(s * 1e9)).orElse(0L);
+        if (!points.isEmpty() && profileNanos > 0) {
+            weave.get().problem("profile_s", "points are given, so there are none to choose: take out points or profile_s");
+        }
         weave.ifPresent(Section::refuseOthers);
         file.refuseOthers();
         refuse();
         Settings settings = new Settings(nrPermits, sliceNanos, waitMaxNanos, mode, policy, classes);
-        return new Config(settings, include, exclude, leafLoops, metricsPort, unmatchedAfterNanos);
+        return new Config(settings, include, exclude, leafLoops, points, profileNanos, metricsPort, unmatchedAfterNanos);
+    }
+
+    private Set<String> points(Section weave) {
+        List<String> points = weave.texts("points", String::strip);
+        for (String point : points) {
+            if (!POINT.matcher(point).matches()) {
+                weave.problem("points", "\"" + point + "\" is no yield point: write Class#method, Class#method:line, or the "
+                        + "whole line as `quartier degrade points PID` shows it");
+            }
+        }
+        return Set.copyOf(points);
     }
 
     private void refuse() throws ConfigException {

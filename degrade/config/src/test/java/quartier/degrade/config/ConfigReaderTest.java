@@ -156,4 +156,24 @@ class ConfigReaderTest {
                 assertThrows(ConfigException.class, () -> ConfigReader.read(Path.of("not-there.toml"), 2));
         assertTrue(thrown.getMessage().startsWith("not-there.toml: cannot be read (NoSuchFile"), thrown.getMessage());
     }
+
+    @Test
+    void pointsAreChosenByAProfileOrByHand() throws ConfigException {
+        assertEquals(0, parse("").profileNanos());
+        assertEquals(2_500_000_000L, parse("[weave]\nprofile_s = 2.5\n").profileNanos());
+        Config fixed = parse("[weave]\npoints = [\"a.B#run:12 loop\", # why\n  \"a.B$C#<clinit>\", \"a.B#x:7\"]\n");
+        assertEquals(java.util.Set.of("a.B#run:12 loop", "a.B$C#<clinit>", "a.B#x:7"), fixed.points());
+        assertTrue(problems("[weave]\npoints = \"run\"\n").get(0).startsWith("a.toml:2:1: \"run\" is no yield point"));
+        assertTrue(problems("[weave]\npoints = \"a#b\"\nprofile_s = 1\n").get(0).startsWith("a.toml:3:1: points are given"));
+    }
+
+    @Test
+    void whoOnlyLooksDoesNothing() throws ConfigException {
+        Config seen = parse(FULL).onlySeen();
+        assertEquals(Settings.Mode.OFF, seen.settings().mode());
+        assertEquals(3, seen.settings().classes().size());
+        assertTrue(seen.include().stream().noneMatch(glob -> glob.fits("com.example.a.B")));
+        assertTrue(!seen.include().isEmpty() && seen.metricsPort().isEmpty());
+        assertTrue(parse(FULL).weavesAs(parse(FULL)) && !parse(FULL).weavesAs(seen));
+    }
 }

@@ -20,6 +20,7 @@ public record ClassReport(
         long nrMoved,
         long nrParts,
         int nrPresent,
+        int nrRunning,
         int nrWaiting,
         OptionalLong p50Nanos,
         OptionalLong p95Nanos,
@@ -31,12 +32,12 @@ public record ClassReport(
     static List<ClassReport> of(Scheduler scheduler, long nowNanos) {
         List<ClassReport> reports = new ArrayList<>();
         for (RunQueue queue : scheduler.queues()) {
-            reports.add(of(queue, scheduler.policy().targetNanos(queue), nowNanos - WINDOW_NANOS));
+            reports.add(of(queue, scheduler.nrRunning(queue), scheduler.policy().targetNanos(queue), nowNanos - WINDOW_NANOS));
         }
         return reports;
     }
 
-    private static ClassReport of(RunQueue queue, long targetNanos, long sinceNanos) {
+    private static ClassReport of(RunQueue queue, int nrRunning, long targetNanos, long sinceNanos) {
         RunQueue.Counts counts = queue.counts;
         return new ClassReport(
                 queue.workClass().name(),
@@ -53,6 +54,7 @@ public record ClassReport(
                 counts.moved,
                 counts.parts,
                 queue.nrPresent,
+                nrRunning,
                 queue.waiting.size(),
                 queue.latencies.quantile(0.5, sinceNanos),
                 queue.latencies.quantile(0.95, sinceNanos),

@@ -1,6 +1,7 @@
 package quartier.degrade.core;
 
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
@@ -9,6 +10,7 @@ import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import quartier.degrade.core.Job.State;
 import quartier.degrade.core.Scheduler.Verdict;
+import quartier.degrade.core.policy.Aim;
 
 /** The scheduler among threads: one lock, held for microseconds, and each waiting thread parked. */
 public final class Dispatcher {
@@ -192,6 +194,15 @@ public final class Dispatcher {
 
     public List<ClassReport> report() {
         return locked(() -> ClassReport.of(scheduler, clock.getAsLong()));
+    }
+
+    /** What the policy holds a class to, if it does that. */
+    public Optional<Aim> aim() {
+        return locked(() -> scheduler.policy().aim());
+    }
+
+    public String policyName() {
+        return locked(() -> scheduler.policy().name());
     }
 
     public Settings settings() {

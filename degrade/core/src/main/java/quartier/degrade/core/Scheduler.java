@@ -505,6 +505,10 @@ public final class Scheduler {
         return running.size();
     }
 
+    int nrRunning(RunQueue queue) {
+        return (int) running.stream().filter(job -> job.queue == queue).count();
+    }
+
     int nrLoose() {
         return loose.size();
     }

@@ -13,6 +13,7 @@ import org.objectweb.asm.tree.TryCatchBlockNode;
 /** What all weavers put into methods. */
 final class Insns {
     private static final String GATE = "quartier/degrade/gate/Gate";
+    private static final String TALLY = "quartier/degrade/gate/Tally";
     /** From this version on the verifier wants frames where paths meet. */
     private static final int FIRST_WITH_FRAMES = Opcodes.V1_6;
 
@@ -20,6 +21,11 @@ final class Insns {
 
     static MethodInsnNode gate(String method, String descriptor) {
         return new MethodInsnNode(Opcodes.INVOKESTATIC, GATE, method, descriptor, false);
+    }
+
+    /** Counts the number on the stack. */
+    static MethodInsnNode tally() {
+        return new MethodInsnNode(Opcodes.INVOKESTATIC, TALLY, "pass", "(I)V", false);
     }
 
     static boolean needsFrames(ClassNode owner) {

@@ -5,13 +5,17 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
+import java.util.function.Predicate;
+import java.util.function.ToIntFunction;
 import org.objectweb.asm.ClassReader;
 import org.objectweb.asm.ClassWriter;
 import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.tree.AbstractInsnNode;
 import org.objectweb.asm.tree.ClassNode;
+import org.objectweb.asm.tree.InsnList;
 import org.objectweb.asm.tree.JumpInsnNode;
 import org.objectweb.asm.tree.LabelNode;
+import org.objectweb.asm.tree.LdcInsnNode;
 import org.objectweb.asm.tree.LineNumberNode;
 import org.objectweb.asm.tree.LookupSwitchInsnNode;
 import org.objectweb.asm.tree.MethodInsnNode;
@@ -24,13 +28,25 @@ import org.objectweb.asm.tree.TableSwitchInsnNode;
  */
 public final class YieldWeaver {
     private final boolean leafLoops;
+    private final Predicate<Point> wanted;
+    private final ToIntFunction<Point> numbers;
 
     /**
      * @param leafLoops whether innermost loops without calls get points as well: a point there keeps the compiler
      *     from unrolling and vectorising
      */
     public YieldWeaver(boolean leafLoops) {
+        this(leafLoops, point -> true, null);
+    }
+
+    /**
+     * @param wanted which of the points that the rule gives there are to be
+     * @param numbers each is counted under its number; null to count none
+     */
+    public YieldWeaver(boolean leafLoops, Predicate<Point> wanted, ToIntFunction<Point> numbers) {
         this.leafLoops = leafLoops;
+        this.wanted = wanted;
+        this.numbers = numbers;
     }
 
     /** The woven class, or null if there is nothing to weave. Each point is told to {@code points}. */
@@ -75,19 +91,35 @@ public final class YieldWeaver {
         for (Loop loop : loops) {
             boolean leaf = nrCallsBefore[loop.last] == nrCallsBefore[loop.first]
                     && loops.stream().noneMatch(loop::contains);
-            if (!leaf || leafLoops) {
-                points.accept(new Point(dotted(owner.name), method.name, line(loop.jump), Point.Kind.LOOP));
-                method.instructions.insertBefore(loop.jump, Insns.gate("point", "()V"));
+            Point point = new Point(dotted(owner.name), method.name, line(loop.jump), Point.Kind.LOOP);
+            if ((!leaf || leafLoops) && wanted.test(point)) {
+                points.accept(point);
+                method.instructions.insertBefore(loop.jump, insns(point));
                 changed = true;
             }
         }
         // A constructor always calls another, and recursion through constructors is rare.
-        if ((calls || !loops.isEmpty()) && !method.name.equals("<init>")) {
-            points.accept(new Point(dotted(owner.name), method.name, firstLine(method), Point.Kind.ENTRY));
-            method.instructions.insert(Insns.gate("point", "()V"));
+        Point entry = new Point(dotted(owner.name), method.name, firstLine(method), Point.Kind.ENTRY);
+        if ((calls || !loops.isEmpty()) && !method.name.equals("<init>") && wanted.test(entry)) {
+            points.accept(entry);
+            method.instructions.insert(insns(entry));
             changed = true;
         }
+        if (changed && numbers != null) {
+            // A number on top of whatever is there.
+            method.maxStack++;
+        }
         return changed;
+    }
+
+    private InsnList insns(Point point) {
+        InsnList insns = new InsnList();
+        if (numbers != null) {
+            insns.add(new LdcInsnNode(numbers.applyAsInt(point)));
+            insns.add(Insns.tally());
+        }
+        insns.add(Insns.gate("point", "()V"));
+        return insns;
     }
 
     private static List<Loop> loops(MethodNode method) {

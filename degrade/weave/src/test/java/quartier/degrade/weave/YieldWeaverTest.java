@@ -1,6 +1,7 @@
 package quartier.degrade.weave;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -9,11 +10,14 @@ import java.io.InputStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import java.util.jar.JarFile;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import quartier.degrade.gate.Tally;
 
 class YieldWeaverTest {
     private static final String SAMPLE = Sample.class.getName();
@@ -147,6 +151,39 @@ class YieldWeaverTest {
     }
 
     @Test
+    void pointsCanBeChosenAndCounted() throws Exception {
+        List<Point> points = new ArrayList<>();
+        YieldWeaver weaver = new YieldWeaver(false, point -> point.method().equals("fibonacci"), point -> 3);
+        Object sample = sample(new Loading(SAMPLE, original -> weaver.weave(original, points::add)));
+        assertEquals(List.of("fibonacci"), points.stream().map(Point::method).distinct().toList());
+        Tally.start();
+        try (RecordingHook hook = new RecordingHook()) {
+            Tally.begin();
+            hook.request(() -> assertEquals(8, call(sample, "fibonacci", 6)));
+            Tally.Counts counts = Tally.all().iterator().next();
+            assertEquals(Thread.currentThread(), counts.thread);
+            assertEquals(1, counts.request());
+            assertEquals(List.of(0L, 0L, 0L, 25L), Arrays.stream(counts.copy()).boxed().toList());
+            assertEquals(25, hook.count("point"), "what is counted is a point too");
+            Tally.end();
+            assertEquals(0, counts.request());
+        } finally {
+            Tally.stop();
+        }
+        call(sample, "fibonacci", 6);
+        assertEquals(List.of(), List.copyOf(Tally.all()), "nothing is kept");
+    }
+
+    @Test
+    void aPointIsNamedWithOrWithoutItsLine() {
+        Point point = new Point("a.B", "run", 12, Point.Kind.LOOP);
+        for (String name : List.of("a.B#run", "a.B#run:12", "a.B#run:12 loop")) {
+            assertTrue(point.isNamedIn(Set.of("x", name)), name);
+        }
+        assertFalse(point.isNamedIn(Set.of("a.B#run:1", "a.B#run:12 entry", "a.B#ru", "run")));
+    }
+
+    @Test
     void whoIsNoRequestPassesUnasked() throws Exception {
         Object sample = sample(Loading.yielding(Sample.class));
         try (RecordingHook hook = new RecordingHook()) {
@@ -171,7 +208,7 @@ class YieldWeaverTest {
         String jar = member.getProtectionDomain().getCodeSource().getLocation().getPath();
         String prefix = member.getPackageName().substring(0, member.getPackageName().indexOf('.', 4));
         List<Point> points = new ArrayList<>();
-        Loading loading = new Loading(prefix, original -> new YieldWeaver(true).weave(original, points::add));
+        Loading loading = new Loading(prefix, original -> weaver(original).weave(original, points::add));
         int nrClasses = 0;
         try (JarFile file = new JarFile(jar)) {
             for (var entry : (Iterable<java.util.jar.JarEntry>) file.stream()::iterator) {
@@ -189,5 +226,10 @@ class YieldWeaverTest {
             }
         }
         assertTrue(nrClasses > 20 && points.size() > 50, jar + ": " + nrClasses + " classes, " + points.size());
+    }
+
+    /** By chance, but always the same: with counts, or without. */
+    private static YieldWeaver weaver(byte[] classFile) {
+        return new YieldWeaver(true, point -> true, classFile.length % 2 == 0 ? point -> 70_000 : null);
     }
 }

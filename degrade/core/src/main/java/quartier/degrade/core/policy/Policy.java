@@ -1,6 +1,8 @@
 package quartier.degrade.core.policy;
 
 import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
 import quartier.degrade.core.RunQueue;
 
 /** Who runs next. Called under the dispatcher's lock: it computes, and nothing else. */
@@ -17,5 +19,15 @@ public interface Policy {
     /** The latency that the class is held to now, or -1 if there is none. */
     default long targetNanos(RunQueue queue) {
         return -1;
+    }
+
+    /** What it holds a class to, if it does that. */
+    default Optional<Aim> aim() {
+        return Optional.empty();
+    }
+
+    /** As a configuration calls it. */
+    default String name() {
+        return getClass().getSimpleName().toLowerCase(Locale.ROOT);
     }
 }

@@ -2,6 +2,7 @@ package quartier.degrade.core.policy;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalLong;
 import quartier.degrade.core.RunQueue;
 
@@ -144,6 +145,16 @@ public final class Target implements Policy {
     @Override
     public long targetNanos(RunQueue queue) {
         return queue.workClass().name().equals(protectedClass) ? targetNanos : -1;
+    }
+
+    @Override
+    public Optional<Aim> aim() {
+        return Optional.of(new Aim(protectedClass, loadClass, curve.points(), load, targetNanos, othersShare));
+    }
+
+    @Override
+    public String name() {
+        return loadClass == null ? "protect" : "curve";
     }
 
     /** The part of permit time that all other classes may have while the protected one wants it, 0 to 1. */

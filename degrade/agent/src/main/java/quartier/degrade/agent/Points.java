@@ -1,0 +1,105 @@
+package quartier.degrade.agent;
+
+import java.util.Comparator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import quartier.degrade.weave.Point;
+import quartier.degrade.weave.PointChoice;
+
+/** The yield points that have been met, by number, and why each is there or not. */
+final class Points {
+    /** Who says which there are. */
+    enum By { RULE, FILE, PROFILE, PROFILE_UNDER_WAY }
+
+    private final Map<Point, Integer> numbers = new LinkedHashMap<>();
+    private volatile By by;
+    private volatile PointChoice choice;
+
+    Points(By by) {
+        this.by = by;
+    }
+
+    /** The same for the same class of another loader, or woven once more. */
+    synchronized int number(Point point) {
+        return numbers.computeIfAbsent(point, fresh -> numbers.size());
+    }
+
+    /** From now on these are to be there. */
+    void choose(PointChoice made) {
+        choice = made;
+        by = By.PROFILE;
+    }
+
+    /** The profile has not seen enough. */
+    void giveUp() {
+        by = By.RULE;
+    }
+
+    synchronized boolean isChosen(Point point) {
+        Integer number = numbers.get(point);
+        return choice == null || number == null || choice.isChosen(number);
+    }
+
+    By by() {
+        return by;
+    }
+
+    /** A text that is also what a configuration file has below {@code [weave]}. */
+    synchronized String report() {
+        List<Map.Entry<Point, Integer>> all = numbers.entrySet().stream()
+                .sorted(Comparator.comparingDouble((Map.Entry<Point, Integer> each) -> -perSecond(each.getValue()))
+                        .thenComparing(each -> each.getKey().toString()))
+                .toList();
+        StringBuilder text = new StringBuilder(head()).append("points = [\n");
+        for (Map.Entry<Point, Integer> each : all) {
+            if (choice == null || choice.isChosen(each.getValue())) {
+                text.append("    \"").append(each.getKey()).append("\",").append(why(each.getValue())).append('\n');
+            }
+        }
+        text.append("]\n");
+        if (choice != null) {
+            text.append("# Left out: passed more often than every 0.2 ms of CPU time, and not needed beside those above.\n");
+            for (Map.Entry<Point, Integer> each : all) {
+                if (!choice.isChosen(each.getValue())) {
+                    text.append("#   \"").append(each.getKey()).append("\",").append(why(each.getValue())).append('\n');
+                }
+            }
+        }
+        return text.toString();
+    }
+
+    private double perSecond(int number) {
+        return choice == null || !choice.isCounted(number) ? 0 : choice.perSecond(number);
+    }
+
+    private String head() {
+        String fix = "# To fix these points by hand, put the list below into [weave], without profile_s.\n";
+        return switch (by) {
+            case RULE -> "# Yield points by rule: entries of methods that call or loop, and loops that call or have loops in them.\n"
+                    + fix;
+            case FILE -> "# Yield points that the configuration names.\n";
+            case PROFILE_UNDER_WAY -> "# Points are being counted: look again later.\n";
+            case PROFILE -> String.format(Locale.ROOT,
+                    "# Yield points chosen by a profile: %d windows of about a millisecond of CPU time, of which %.1f %% pass one"
+                            + " of these.%n# Passed in a millisecond: %.1f of these, %.1f of all.%n%s%s",
+                    choice.nrWindows(), 100 * choice.coveredPart(), choice.chosenPerMilli(), choice.allPerMilli(),
+                    choice.coveredPart() < 0.95
+                            ? "# The other windows pass no point at all: weave more (include), or try leaf_loops = true.\n"
+                            : "",
+                    fix);
+        };
+    }
+
+    private String why(int number) {
+        if (choice == null) {
+            return "";
+        }
+        if (!choice.isCounted(number)) {
+            return "  # not seen";
+        }
+        String often = String.format(Locale.ROOT, "%.0f in a second of CPU time", choice.perSecond(number));
+        return "  # " + (choice.isNeeded(number) ? "needed: " : "") + often;
+    }
+}

@@ -1,0 +1,104 @@
+package quartier.degrade.agent;
+
+import java.io.IOException;
+import java.lang.instrument.Instrumentation;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
+import quartier.degrade.config.ConfigException;
+import quartier.degrade.why.Breakdown.Row;
+import quartier.degrade.why.Recorder;
+import quartier.degrade.why.Watch;
+
+/** Says where the time of requests goes, with what is active here, or by coming in for as long as that takes. */
+final class Why {
+    private static final int FORMAT = 1;
+    private static final AtomicBoolean BUSY = new AtomicBoolean();
+
+    private Why() {}
+
+    /** @param asked for how many seconds, and which file names the classes if no agent is active */
+    static String answer(String asked, Instrumentation instrumentation) throws IOException, ConfigException {
+        String[] words = asked.split(" ", 2);
+        double seconds = Double.parseDouble(words[0]);
+        Path file = words.length > 1 ? Path.of(words[1]) : null;
+        if (!Recorder.isThere()) {
+            throw new IllegalStateException("this JVM has no flight recorder (module jdk.jfr): use one that has");
+        }
+        if (!BUSY.compareAndSet(false, true)) {
+            throw new IllegalStateException("somebody else asks why in this JVM just now: try again later");
+        }
+        try {
+            return Json.of(look(seconds, file, instrumentation));
+        } finally {
+            BUSY.set(false);
+        }
+    }
+
+    private static Map<String, Object> look(double seconds, Path file, Instrumentation instrumentation)
+            throws IOException, ConfigException {
+        Installation active = Installation.active();
+        boolean isGuest = active == null;
+        if (isGuest) {
+            Installation.start(file, Installation.read(file).onlySeen(), instrumentation);
+            active = Installation.active();
+        } else if (file != null) {
+            throw new IllegalStateException(
+                    "an agent is active in this JVM, and its own file names the classes: ask without a file");
+        }
+        try {
+            return look(seconds, active.hook(), isGuest);
+        } finally {
+            // Somebody may have taken it out meanwhile.
+            if (isGuest && Installation.active() == active) {
+                Installation.stop();
+            }
+        }
+    }
+
+    private static Map<String, Object> look(double seconds, DispatcherHook hook, boolean isGuest) throws IOException {
+        Watch watch = new Watch();
+        List<Row> rows = Recorder.record(() -> {
+            long untilNanos = System.nanoTime() + Math.round(seconds * TimeUnit.SECONDS.toNanos(1));
+            hook.setWatch(watch);
+            for (long left = untilNanos - System.nanoTime(); left > 0; left = untilNanos - System.nanoTime()) {
+                LockSupport.parkNanos(Why.class, left);
+            }
+            hook.setWatch(null);
+        });
+        Map<String, Object> answer = new LinkedHashMap<>();
+        answer.put("format", FORMAT);
+        answer.put("pid", ProcessHandle.current().pid());
+        answer.put("seconds", seconds);
+        answer.put("agent", isGuest ? "only to look" : "active");
+        answer.put("threads", watch.kernelThreads());
+        answer.put("classes", rows.stream().map(Why::workClass).toList());
+        return answer;
+    }
+
+    /** Means for each request. */
+    private static Map<String, Object> workClass(Row row) {
+        double nr = row.nrRequests();
+        boolean known = row.isKnown();
+        Map<String, Object> map = new LinkedHashMap<>();
+        map.put("name", row.className());
+        map.put("requests", row.nrRequests());
+        map.put("total_ms", row.wallNanos() / 1e6 / nr);
+        map.put("cpu_ms", known ? row.cpuNanos() / 1e6 / nr : null);
+        map.put("run_queue_ms", known ? row.runQueueNanos() / 1e6 / nr : null);
+        map.put("lock_ms", row.lockNanos() / 1e6 / nr);
+        map.put("io_ms", row.ioNanos() / 1e6 / nr);
+        map.put("wait_ms", row.waitNanos() / 1e6 / nr);
+        map.put("yield_ms", row.yieldNanos() / 1e6 / nr);
+        map.put("other_ms", known ? row.otherNanos() / 1e6 / nr : null);
+        boolean hasRun = known && row.nrSlices() > 0;
+        map.put("slices", known ? row.nrSlices() / nr : null);
+        map.put("slice_ms", hasRun ? row.cpuNanos() / 1e6 / row.nrSlices() : null);
+        map.put("cpu_wait_ms", hasRun ? row.runQueueNanos() / 1e6 / row.nrSlices() : null);
+        return map;
+    }
+}

@@ -1,0 +1,41 @@
+package quartier.degrade.why;
+
+import java.io.FileInputStream;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * What the kernel has counted of a thread.
+ *
+ * @param waitedNanos ready to run, and another ran
+ * @param nrSlices how often it was given a CPU
+ */
+record Schedstat(long cpuNanos, long waitedNanos, long nrSlices) {
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+    private static final String OWN = "/proc/thread-self/schedstat";
+
+    /** Of the calling thread; null where the kernel does not say. */
+    static Schedstat own() {
+        byte[] text = new byte[96];
+        try (FileInputStream file = new FileInputStream(OWN)) {
+            int length = file.read(text);
+            Schedstat read = parse(new String(text, 0, Math.max(0, length), StandardCharsets.ISO_8859_1));
+            // The file's own CPU time is as old as the last tick of the kernel's clock.
+            return read == null ? null : new Schedstat(THREADS.getCurrentThreadCpuTime(), read.waitedNanos, read.nrSlices);
+        } catch (IOException notThere) {
+            return null;
+        }
+    }
+
+    static Schedstat parse(String text) {
+        String[] words = text.strip().split(" ");
+        try {
+            return words.length < 3 ? null
+                    : new Schedstat(Long.parseLong(words[0]), Long.parseLong(words[1]), Long.parseLong(words[2]));
+        } catch (NumberFormatException another) {
+            return null;
+        }
+    }
+}
