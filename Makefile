@@ -14,6 +14,9 @@ PROFILE ?= release
 CARGO ?= cargo
 # No pom names a repository: where Maven fetches from is the machine's own configuration.
 MVN ?= mvn
+MAVEN = $(MVN) --batch-mode --no-transfer-progress --file degrade/pom.xml -Dorg.slf4j.simpleLogger.defaultLogLevel=warn
+# The Java agent, where Maven puts it.
+JAR ?= degrade/agent/target/quartier-degrade.jar
 # Cargo.lock is the truth: a build never changes it.
 LOCKED := --locked
 # Where cargo builds, also when CARGO_TARGET_DIR or a configuration file says so.
@@ -27,8 +30,8 @@ XTASK_OF_TESTS = $(CARGO) build --workspace $(LOCKED) && "$(TARGET)/debug/xtask"
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
 
-.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade bench \
-	lint man clean install stage deb
+.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar \
+	bench lint man clean install stage deb
 
 help: ## This list
 	@echo "Quartier: threads and their memory in the same neighbourhood."
@@ -54,7 +57,8 @@ results: build ## Real programs under every policy, counted, for docs/results (h
 	@sh xtask/deps.sh results
 	$(XTASK) results
 
-test: lint tests loom degrade ## Everything that must hold before a commit
+# The tests of the command put the agent into JVMs, so it is built before them.
+test: lint degrade tests loom ## Everything that must hold before a commit
 
 lint: format clippy docs check-deps tidy ## The checks that run nothing
 
@@ -85,9 +89,11 @@ loom: deps
 
 # Warnings, failures, and how many tests ran.
 degrade: deps ## The Java agent (degrade/agent/target/quartier-degrade.jar), built and tested
-	$(MVN) --batch-mode --no-transfer-progress --fail-at-end --file degrade/pom.xml \
-		-Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
-		-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info verify
+	$(MAVEN) --fail-at-end -Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info verify
+
+degrade-jar: deps ## The same, built only, and put beside the command
+	$(MAVEN) --projects agent --also-make -DskipTests package
+	install -D -m 644 "$(JAR)" "$(BUILT)/quartier-degrade.jar"
 
 bench: deps ## Benchmarks (ratios on one machine; nothing here is a NUMA time)
 	$(CARGO) bench --workspace $(LOCKED)
@@ -95,7 +101,7 @@ bench: deps ## Benchmarks (ratios on one machine; nothing here is a NUMA time)
 man: deps ## Man pages and shell completions, from the one definition of each command line
 	$(XTASK) pages "$(TARGET)/pages"
 
-install: build man stage ## Install below $(DESTDIR)$(PREFIX); a configuration that is there stays
+install: build degrade-jar man stage ## Install below $(DESTDIR)$(PREFIX); a configuration that is there stays
 
 # What was built, to where it is installed.
 stage:
@@ -104,6 +110,7 @@ stage:
 	install -m 755 "$(BUILT)/quartierd" "$(DESTDIR)$(PREFIX)/sbin/quartierd"
 	install -m 755 "$(BUILT)/libquartier_preload.so" "$(BUILT)/libquartier_plugin.so" \
 		"$(BUILT)/libquartier_reuseport.so" "$(DESTDIR)$(PREFIX)/lib/quartier/"
+	install -m 644 "$(JAR)" "$(DESTDIR)$(PREFIX)/lib/quartier/quartier-degrade.jar"
 	for section in 1 8; do \
 		install -d "$(DESTDIR)$(PREFIX)/share/man/man$$section" && \
 		install -m 644 "$(TARGET)"/pages/man/*.$$section \
@@ -118,6 +125,7 @@ stage:
 			"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish" || exit 1; \
 	done
 	install -D -m 644 docs/quartierd.md "$(DESTDIR)$(PREFIX)/share/doc/quartier/quartierd.md"
+	install -m 644 docs/degrade.md "$(DESTDIR)$(PREFIX)/share/doc/quartier/degrade.md"
 	install -d "$(DESTDIR)$(PREFIX)/lib/systemd/system"
 	sed -E 's,/usr/(s?bin/quartier|share/doc),$(PREFIX)/\1,g' apps/daemon/quartierd.service \
 		>"$(DESTDIR)$(PREFIX)/lib/systemd/system/quartierd.service"
@@ -126,7 +134,7 @@ stage:
 		install -D -m 644 apps/daemon/quartierd.toml "$(DESTDIR)$(SYSCONFDIR)/quartier/quartierd.toml"
 
 # One list of files, that of `stage`; dpkg's own tools do the rest, and every Debian has them.
-deb: deps-deb build man ## A Debian package in target/debian
+deb: deps-deb build degrade-jar man ## A Debian package in target/debian
 	rm -rf "$(TARGET)/debian"
 	$(MAKE) --no-print-directory stage DESTDIR="$(TARGET)/debian/quartier" PREFIX=/usr \
 		SYSCONFDIR=/etc ZSH_COMPLETIONS=share/zsh/vendor-completions

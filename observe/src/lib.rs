@@ -30,6 +30,7 @@ mod process;
 pub mod profile;
 mod receiving;
 mod serving;
+pub mod switches;
 pub mod tasks;
 mod thread;
 mod totals;

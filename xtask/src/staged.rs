@@ -11,8 +11,12 @@ use crate::Findings;
 /// Programs by the folder below the prefix that they are in, with the section of their pages.
 const PROGRAMS: [(&str, &str, &str); 2] = [("bin", "quartier", "1"), ("sbin", "quartierd", "8")];
 /// What `quartier` looks for in `../lib/quartier`.
-const LIBRARIES: [&str; 3] =
-    ["libquartier_preload.so", "libquartier_plugin.so", "libquartier_reuseport.so"];
+const LIBRARIES: [&str; 4] = [
+    "libquartier_preload.so",
+    "libquartier_plugin.so",
+    "libquartier_reuseport.so",
+    "quartier-degrade.jar",
+];
 const UNIT: &str = "lib/systemd/system/quartierd.service";
 
 /// Checks a tree that was staged with this prefix, before its pages are compressed.
@@ -143,6 +147,7 @@ mod tests {
             format!("TARGET={}", target.display()),
             format!("DESTDIR={}", tree.display()),
             format!("PREFIX={prefix}"),
+            format!("JAR={}", target.join("release/quartier-degrade.jar").display()),
             "PROFILE=release".to_owned(),
         ];
         // Not those of a make that runs this test.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    explain, explain_decision, gather, lab, replay, run, scale, serve, top, topo, tree, undo,
+    degrade, explain, explain_decision, gather, lab, replay, run, scale, serve, top, topo, tree, undo,
 };
 
 /// Exit status of every refusal: bad input, something missing, something not permitted.
@@ -27,6 +27,8 @@ enum Command {
     Scale(scale::Args),
     /// Run a copy of a server on each node, and give each connection to the node that received it
     Serve(Box<serve::Args>),
+    /// Decide who slows down under overload in a JVM: put the agent into it, take it out, ask it why
+    Degrade(degrade::Args),
     /// A real Linux on a machine with N nodes, under QEMU
     Lab(lab::Args),
     /// Draw a machine: nodes, CPUs, caches, memory and distances
@@ -57,6 +59,7 @@ impl Cli {
             Command::Run(args) => args.run(),
             Command::Scale(args) => args.run(),
             Command::Serve(args) => args.run(),
+            Command::Degrade(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Topo(args) => args.run(),
             Command::Tree(args) => args.run(),

@@ -6,6 +6,7 @@
 mod busy;
 mod cli;
 mod daemon_client;
+mod degrade;
 mod explain;
 mod explain_decision;
 #[cfg(test)]

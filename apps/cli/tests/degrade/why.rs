@@ -1,0 +1,66 @@
+//! `quartier degrade why` of requests of which it is known where their time goes. What else this machine does is in the
+//! run queue's part, so the others hold however busy it is.
+
+use serde_json::Value;
+
+use super::jvm::{Jvm, degrade, ok};
+
+/// The one class that was looked at, under this load.
+fn looked_at(jvm: &Jvm, clients: &[(&'static str, usize)]) -> Value {
+    let load = jvm.load(clients);
+    let answer: Value =
+        serde_json::from_str(&ok(&degrade(&["why", &jvm.pid(), "--seconds", "3", "--json"])))
+            .unwrap();
+    assert!(load.stop().is_empty());
+    let classes = answer["classes"].as_array().unwrap();
+    assert_eq!(classes.len(), 1, "{answer}");
+    let class = classes[0].clone();
+    println!("{clients:?}: {class}");
+    let parts = ["cpu_ms", "run_queue_ms", "lock_ms", "io_ms", "wait_ms", "yield_ms", "other_ms"];
+    let sum: f64 = parts.iter().map(|part| ms(&class, part)).sum();
+    assert!((sum - ms(&class, "total_ms")).abs() < 0.02 * sum + 0.1, "{class}");
+    class
+}
+
+fn ms(class: &Value, part: &str) -> f64 {
+    class[part].as_f64().unwrap_or_else(|| panic!("no {part} in {class}"))
+}
+
+#[test]
+fn of_a_jvm_without_the_agent_it_is_said_too() {
+    let Some(jvm) = Jvm::start(&[]) else { return };
+    let sleeps = looked_at(&jvm, &[("/sleep", 2)]);
+    assert!((45.0..60.0).contains(&ms(&sleeps, "wait_ms")), "{sleeps}");
+    assert!(ms(&sleeps, "cpu_ms") < 10.0 && ms(&sleeps, "lock_ms") < 5.0, "{sleeps}");
+
+    let burns = looked_at(&jvm, &[("/burn", 2)]);
+    assert!((19.0..30.0).contains(&ms(&burns, "cpu_ms")), "{burns}");
+    assert!(
+        ms(&burns, "wait_ms") + ms(&burns, "lock_ms") + ms(&burns, "yield_ms") < 2.0,
+        "{burns}"
+    );
+    assert!(ms(&burns, "slice_ms") > 0.0 && ms(&burns, "slices") >= 1.0, "{burns}");
+
+    // Each waits for the three others, who sleep in there for 10 ms each.
+    for path in ["/monitor", "/lock"] {
+        let contends = looked_at(&jvm, &[(path, 4)]);
+        assert!((8.0..15.0).contains(&ms(&contends, "wait_ms")), "{path}: {contends}");
+        let lock = ms(&contends, "lock_ms");
+        assert!(lock > 20.0 && lock < 45.0, "{path}: {contends}");
+    }
+    // It was only there to look.
+    assert!(!degrade(&["status", &jvm.pid()]).status.success());
+}
+
+#[test]
+fn what_the_gate_holds_is_its_own_part() {
+    let Some(jvm) = Jvm::start(&[]) else { return };
+    let config = jvm.file("degrade.toml", "permits = 1\n");
+    ok(&degrade(&["attach", &jvm.pid(), "--config", &config]));
+    let burns = looked_at(&jvm, &[("/burn", 4)]);
+    assert!((19.0..30.0).contains(&ms(&burns, "cpu_ms")), "{burns}");
+    // One of four runs.
+    let blocked = ms(&burns, "total_ms") - ms(&burns, "cpu_ms") - ms(&burns, "run_queue_ms");
+    assert!(ms(&burns, "yield_ms") > 0.9 * blocked && ms(&burns, "yield_ms") > 30.0, "{burns}");
+    assert!(ms(&burns, "lock_ms") + ms(&burns, "wait_ms") < 2.0, "{burns}");
+}
