@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import quartier.degrade.core.VirtualThreads;
 import quartier.degrade.gate.Tally;
 import quartier.degrade.weave.PointChoice;
 
@@ -101,7 +102,7 @@ final class PointProfile {
             marks.remove(counts);
             return;
         }
-        long cpu = KernelThreads.isVirtual(counts.thread) ? -1 : threads.getThreadCpuTime(counts.thread.getId());
+        long cpu = VirtualThreads.isVirtual(counts.thread) ? -1 : threads.getThreadCpuTime(counts.thread.getId());
         Mark mark = marks.get(counts);
         boolean same = mark != null && mark.request == request;
         if (cpu < 0 || same && cpu - mark.cpuNanos < WINDOW_NANOS_MIN) {
