@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    degrade, explain, explain_decision, gather, lab, replay, run, scale, serve, top, topo, tree, undo,
+    degrade, explain, explain_decision, gather, lab, replay, run, scale, serve, top, topo, tree,
+    undo,
 };
 
 /// Exit status of every refusal: bad input, something missing, something not permitted.
