@@ -30,7 +30,7 @@ XTASK_OF_TESTS = $(CARGO) build --workspace $(LOCKED) && "$(TARGET)/debug/xtask"
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
 
-.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar \
+.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar degrade-bench \
 	bench lint man clean install stage deb
 
 help: ## This list
@@ -94,6 +94,11 @@ degrade: deps ## The Java agent (degrade/agent/target/quartier-degrade.jar), bui
 degrade-jar: deps ## The same, built only, and put beside the command
 	$(MAVEN) --projects agent --also-make -DskipTests package
 	install -D -m 644 "$(JAR)" "$(BUILT)/quartier-degrade.jar"
+
+# Nothing else may run meanwhile.
+degrade-bench: deps ## Who gets slow under overload, by policy, on real servers, for docs/results (two hours)
+	$(MAVEN) --quiet --projects bench --also-make -DskipTests package
+	$(XTASK) degrade-bench
 
 bench: deps ## Benchmarks (ratios on one machine; nothing here is a NUMA time)
 	$(CARGO) bench --workspace $(LOCKED)

@@ -1,0 +1,67 @@
+package bench;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
+
+/** A server in a JVM of its own, with or without the agent. What it and the agent say goes to our standard error. */
+final class ServerProcess implements AutoCloseable {
+    /** Another JDK than ours: -Dbench.java.home=FOLDER. */
+    private static final String JAVA =
+            Path.of(System.getProperty("bench.java.home", System.getProperty("java.home")), "bin", "java").toString();
+    /** What runs it, to have it scheduled otherwise: -Dbench.under=WORDS. */
+    private static final List<String> UNDER =
+            Pattern.compile(" ").splitAsStream(System.getProperty("bench.under", "")).filter(word -> !word.isEmpty()).toList();
+
+    private final Process process;
+    private final Path config;
+    private final int port;
+
+    /** @param settings what the agent's file says; null for a server without it */
+    ServerProcess(String main, String settings, String... arguments) throws IOException {
+        config = Files.createTempFile("degrade", ".toml");
+        List<String> command = new ArrayList<>(UNDER);
+        command.add(JAVA);
+        if (settings != null) {
+            Files.writeString(config, settings);
+            command.add("-javaagent:" + System.getProperty("agent.jar") + "=" + config);
+        }
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), main));
+        command.addAll(List.of(arguments));
+        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        // Whoever stops the experiment stops its servers.
+        Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
+        port = readPort(process.inputReader());
+    }
+
+    private static int readPort(BufferedReader said) throws IOException {
+        for (String line = said.readLine(); line != null; line = said.readLine()) {
+            if (line.startsWith("port ")) {
+                return Integer.parseInt(line.substring("port ".length()));
+            }
+        }
+        throw new IOException("the server ended before it had a port");
+    }
+
+    int port() {
+        return port;
+    }
+
+    String pid() {
+        return Long.toString(process.pid());
+    }
+
+    @Override
+    public void close() throws IOException, InterruptedException {
+        process.destroy();
+        if (!process.waitFor(10, TimeUnit.SECONDS)) {
+            process.destroyForcibly().waitFor();
+        }
+        Files.delete(config);
+    }
+}
