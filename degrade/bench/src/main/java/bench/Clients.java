@@ -133,7 +133,7 @@ final class Clients {
 
     /** The status of the answer, all of which was read. */
     private int get(String path) throws IOException {
-        var url = URI.create("http://127.0.0.1:" + port + path).toURL();
+        var url = URI.create("http://localhost:" + port + path).toURL();
         var connection = (HttpURLConnection) url.openConnection(Proxy.NO_PROXY);
         connection.setReadTimeout(60_000);
         int status = connection.getResponseCode();
