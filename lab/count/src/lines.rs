@@ -102,7 +102,6 @@ pub fn most_contended(
         let line = handed.address & !(line_bytes - 1);
         lines.entry((handed.process, line)).or_default().push(handed);
     }
-    let taken = |handed: &[&Handed]| handed.iter().map(|handed| handed.count).sum::<u64>();
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort_by_key(|(_, handed)| std::cmp::Reverse(taken(handed)));
     lines.truncate(nr_max);
@@ -120,6 +119,11 @@ pub fn most_contended(
     Lines { taken: handovers.total, taken_by_the_rest: handovers.of_the_rest, most: most.collect() }
 }
 
+/// How often, all together.
+fn taken(handed: &[&Handed]) -> u64 {
+    handed.iter().map(|handed| handed.count).sum()
+}
+
 /// In groups, that which was taken most first.
 fn by<'a, K: Ord + Copy>(
     handed: &[&'a Handed],
@@ -128,7 +132,6 @@ fn by<'a, K: Ord + Copy>(
     let mut groups: BTreeMap<K, Vec<&Handed>> = BTreeMap::new();
     handed.iter().for_each(|handed| groups.entry(key(handed)).or_default().push(handed));
     let mut groups: Vec<_> = groups.into_iter().collect();
-    let taken = |handed: &[&Handed]| handed.iter().map(|handed| handed.count).sum::<u64>();
     groups.sort_by_key(|(_, handed)| std::cmp::Reverse(taken(handed)));
     groups
 }
@@ -142,7 +145,6 @@ fn nature(process: Option<u32>, words: &[(u64, Vec<&Handed>)]) -> Nature {
             None => u32::from(handed.cpu),
         };
         let cpus = by(handed, by_whom);
-        let taken = |handed: &[&Handed]| handed.iter().map(|handed| handed.count).sum::<u64>();
         let (whose, own) = cpus.first()?;
         (taken(own) as f64 >= OWN_SHARE * taken(handed) as f64).then_some(*whose)
     };
@@ -174,7 +176,7 @@ fn word(process: Option<u32>, address: u64, handed: &[&Handed], names: &mut dyn 
     Word {
         address,
         object: names.object(process, address),
-        taken: handed.iter().map(|handed| handed.count).sum(),
+        taken: taken(handed),
         cpus,
         threads,
         takers,

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 
+use crate::topo::source::print;
 use agent::Agent;
 
 const EXAMPLES: &str = "\
@@ -157,7 +158,7 @@ impl AttachArgs {
             let pid = self.process.pid;
             format!("process {pid}: {said}; `quartier degrade detach {pid}` takes it out\n")
         };
-        print(&text);
+        print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -175,7 +176,7 @@ impl DetachArgs {
                     + "\n"
             }
             false => format!("process {pid}: the agent is out\n"),
-        });
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -191,7 +192,7 @@ impl PointsArgs {
                 serde_json::to_string_pretty(&answer)? + "\n"
             }
             false => report,
-        });
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -211,9 +212,4 @@ fn seen_inside(agent: &Agent, file: &Path) -> anyhow::Result<String> {
         Some(name) if !name.contains('\n') => Ok(name.to_owned()),
         _ => bail!("{} is no name that can be told to a JVM: give another", absolute.display()),
     }
-}
-
-fn print(text: &str) {
-    use std::io::Write as _;
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::{Process, print};
+use super::Process;
+use crate::topo::source::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +33,7 @@ impl Args {
         print(&match self.json {
             true => serde_json::to_string_pretty(&status)? + "\n",
             false => text(&status),
-        });
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

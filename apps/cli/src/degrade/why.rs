@@ -10,9 +10,10 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::scheduler::{self, while_traced};
-use super::{ANSWER_WITHIN, Process, print, seen_inside};
+use super::{ANSWER_WITHIN, Process, seen_inside};
 use crate::numbers::number;
 use crate::say;
+use crate::topo::source::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,7 +65,7 @@ impl Args {
         print(&match self.json {
             true => serde_json::to_string_pretty(&answer)? + "\n",
             false => text(&answer),
-        });
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -11,7 +11,7 @@ final class Controller {
 
     private final Dispatcher dispatcher;
     private final ThreadProbe probe = new ThreadProbe();
-    private final Thread thread = new OwnThread(this::run, "controller");
+    private final OwnThread thread = new OwnThread(this::run, "controller");
     private volatile boolean stopped;
 
     Controller(Dispatcher dispatcher) {
@@ -26,12 +26,7 @@ final class Controller {
 
     void stop() {
         stopped = true;
-        LockSupport.unpark(thread);
-        try {
-            thread.join(1000);
-        } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
-        }
+        thread.awaitEnd();
     }
 
     private void run() {

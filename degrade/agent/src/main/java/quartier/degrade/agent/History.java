@@ -18,7 +18,7 @@ final class History {
             "target_ms");
 
     private final View view;
-    private final Thread thread = new OwnThread(this::run, "history");
+    private final OwnThread thread = new OwnThread(this::run, "history");
     private final Deque<String> samples = new ArrayDeque<>();
     private volatile String latest = "{}";
     private volatile boolean stopped;
@@ -35,12 +35,7 @@ final class History {
 
     void stop() {
         stopped = true;
-        LockSupport.unpark(thread);
-        try {
-            thread.join(1000);
-        } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
-        }
+        thread.awaitEnd();
         System.clearProperty(STATUS);
     }
 
