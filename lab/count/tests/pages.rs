@@ -21,6 +21,10 @@ fn shapes() -> Vec<Report> {
     let mut reports: Vec<_> = made_up.iter().map(MadeUp::report).collect();
     reports[1].command = vec!["sh".to_owned(), "-c".to_owned(), "</script>&\u{1b}\"'".to_owned()];
     reports[1].notes = vec!["<b>a note</b> & \u{0}".to_owned()];
+    // Too small a share to write: `< 0.01 %`, which is no markup.
+    let few = &mut reports[4].program;
+    few.remote_percent = Some(0.0001);
+    (few.kinds[0].local, few.kinds[0].remote) = (1_000_000, 1);
     reports
 }
 

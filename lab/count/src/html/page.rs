@@ -112,7 +112,7 @@ impl Cell {
         Self { html: escape(words), class: "text wide" }
     }
 
-    /// A share in percent, with a bar.
+    /// A share in percent as markup, with a bar.
     pub(super) fn rate(html: &str, percent: Option<f64>) -> Self {
         let bar = percent.map_or_else(String::new, |percent| {
             format!("<span class=\"rate\"><i style=\"width:{percent:.2}%\"></i></span>")

@@ -4,7 +4,7 @@ use quartier_memmodel::Kind;
 
 use super::page::{Cell, Page, data, escape, maybe};
 use super::{footer, notes, parameters};
-use crate::numbers::{count, grouped, mib, milliseconds, percent, share, significant};
+use crate::numbers::{count, grouped, mib, milliseconds, or_none, percent, share, significant};
 use crate::recording::Moment;
 use crate::report::{ClassCommands, Report};
 use crate::{svg, words};
@@ -54,7 +54,7 @@ fn lead(page: &mut Page, report: &Report) {
         page.raw(&format!(
             "<div class=\"share\" role=\"img\" aria-label=\"{} of commands leave their node\">\
              <span style=\"width:{remote:.3}%\"></span></div>",
-            percent(remote)
+            escape(&percent(remote))
         ));
         page.raw(&format!(
             "<div class=\"key\"><span class=\"leave\"><i></i>{} leave their node</span>\
@@ -123,7 +123,7 @@ fn kinds(page: &mut Page, report: &Report) {
         cells.push(counted(format!("{at}/local"), local));
         cells.push(counted(format!("{at}/remote"), remote));
         let leave = share(remote, local.saturating_add(remote));
-        cells.push(Cell::rate(&crate::numbers::or_none(leave, percent), leave));
+        cells.push(Cell::rate(&escape(&or_none(leave, percent)), leave));
         let classes_at = at.replace("/commands", "");
         cells.extend(classes.iter().enumerate().map(|(class, commands)| {
             counted(format!("{classes_at}/classes/{class}/remote"), commands.remote)

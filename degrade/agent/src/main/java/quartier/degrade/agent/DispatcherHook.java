@@ -7,6 +7,7 @@ import quartier.degrade.core.Request;
 import quartier.degrade.core.Tasks;
 import quartier.degrade.core.WorkClass.Admission;
 import quartier.degrade.gate.Hook;
+import quartier.degrade.gate.Occupant;
 import quartier.degrade.gate.Tally;
 import quartier.degrade.servers.Entries;
 import quartier.degrade.servers.Server;
@@ -31,10 +32,15 @@ final class DispatcherHook implements Hook {
      *
      * @param told whether the server says when the request is complete
      */
-    private record Seated(Job job, Server server, Object request, boolean told) {}
+    private record Seated(Job job, Server server, Object request, boolean told) implements Occupant {
+        @Override
+        public boolean isAsked() {
+            return job.asked();
+        }
+    }
 
     @Override
-    public Object begin(String serverName, Object request, Object response, Object callback) {
+    public Occupant begin(String serverName, Object request, Object response, Object callback) {
         if (Thread.currentThread() instanceof OwnThread) {
             return null;
         }
@@ -88,7 +94,7 @@ final class DispatcherHook implements Hook {
     }
 
     @Override
-    public Object resume(String serverName, Object request) {
+    public Occupant resume(String serverName, Object request) {
         Server server = Server.named(serverName);
         Object identity = server.identity(request);
         Job known = away.get(identity);
@@ -103,10 +109,10 @@ final class DispatcherHook implements Hook {
     }
 
     @Override
-    public void point(Object seated, boolean mayYield) {
+    public void point(Occupant seated, boolean mayYield) {
         Job job = ((Seated) seated).job;
         Watch asking = watch;
-        if (asking == null || !job.asked() || !mayYield) {
+        if (asking == null || !mayYield) {
             dispatcher.point(job, mayYield);
             return;
         }
@@ -117,7 +123,7 @@ final class DispatcherHook implements Hook {
     }
 
     @Override
-    public void end(Object seated) {
+    public void end(Occupant seated) {
         Tally.end();
         Seated left = (Seated) seated;
         Job job = left.job;
@@ -150,12 +156,12 @@ final class DispatcherHook implements Hook {
     }
 
     @Override
-    public void handler(Object seated, String server, Object handler) {
+    public void handler(Occupant seated, String server, Object handler) {
         dispatcher.handledBy(((Seated) seated).job, Entries.handler(server, handler));
     }
 
     @Override
-    public void handOver(Object seated, Object task) {
+    public void handOver(Occupant seated, Object task) {
         tasks.put(task, ((Seated) seated).job);
     }
 
@@ -165,7 +171,7 @@ final class DispatcherHook implements Hook {
     }
 
     @Override
-    public Object beginPart(Object whole) {
+    public Occupant beginPart(Object whole) {
         return new Seated(dispatcher.enterPart((Job) whole, KernelThreads.current()), null, null, false);
     }
 

@@ -60,7 +60,8 @@ final class Points {
         }
         text.append("]\n");
         if (choice != null) {
-            text.append("# Left out: passed more often than every 0.2 ms of CPU time, and not needed beside those above.\n");
+            text.append("# Left out: passed more often than every 0.2 ms of CPU time, and not needed beside those above and the"
+                    + " ends of requests.\n");
             for (Map.Entry<Point, Integer> each : all) {
                 if (!choice.isChosen(each.getValue())) {
                     text.append("#   \"").append(each.getKey()).append("\",").append(why(each.getValue())).append('\n');
@@ -75,7 +76,7 @@ final class Points {
     }
 
     private String head() {
-        String fix = "# To fix these points by hand, put the list below into [weave], without profile_s.\n";
+        String fix = "# To fix these points by hand, put the list below into [weave], with profile_s = 0.\n";
         return switch (by) {
             case RULE -> "# Yield points by rule: entries of methods that call or loop, and loops that call or have loops in them.\n"
                     + fix;
@@ -83,8 +84,10 @@ final class Points {
             case PROFILE_UNDER_WAY -> "# Points are being counted: look again later.\n";
             case PROFILE -> String.format(Locale.ROOT,
                     "# Yield points chosen by a profile: %d windows of about a millisecond of CPU time, of which %.1f %% pass one"
-                            + " of these.%n# Passed in a millisecond: %.1f of these, %.1f of all.%n%s%s",
-                    choice.nrWindows(), 100 * choice.coveredPart(), choice.chosenPerMilli(), choice.allPerMilli(),
+                            + " of these,%n# and %.1f %% do or come to one or to their request's end within about %d ms.%n"
+                            + "# Passed in a millisecond: %.1f of these, %.1f of all.%n%s%s",
+                    choice.nrWindows(), 100 * choice.passingPart(), 100 * choice.coveredPart(), PointChoice.WITHOUT_MAX_NANOS / 1_000_000,
+                    choice.chosenPerMilli(), choice.allPerMilli(),
                     choice.coveredPart() < 0.95
                             ? "# The other windows pass no point at all: weave more (include), or try leaf_loops = true.\n"
                             : "",
@@ -100,6 +103,7 @@ final class Points {
             return "  # not seen";
         }
         String often = String.format(Locale.ROOT, "%.0f in a second of CPU time", choice.perSecond(number));
-        return "  # " + (choice.isNeeded(number) ? "needed: " : "") + often;
+        String needed = choice.isNeeded(number) ? choice.isDear(number) ? "needed, though it costs: " : "needed: " : "";
+        return "  # " + needed + often;
     }
 }

@@ -94,7 +94,7 @@ final class Weaving implements ClassFileTransformer {
         retransform();
         if (choice != null) {
             Say.say(String.format(Locale.ROOT, "%d yield points chosen by a profile: %.1f %% of %d milliseconds of CPU time"
-                    + " pass one; `quartier degrade points %d` lists them", nrPoints(), 100 * choice.coveredPart(),
+                    + " pass one or come to one soon; `quartier degrade points %d` lists them", nrPoints(), 100 * choice.coveredPart(),
                     choice.nrWindows(), ProcessHandle.current().pid()));
         }
     }

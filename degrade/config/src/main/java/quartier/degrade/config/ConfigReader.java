@@ -29,6 +29,9 @@ import quartier.degrade.core.policy.Weighted;
 
 /** Reads the file. All that is wrong is said at once; a file with anything wrong is not used. */
 public final class ConfigReader {
+    private static final long DEFAULT_PROFILE_NANOS = 5_000_000_000L;
+    /** Until the next one has woken up, the CPU of the last would have nothing to do. */
+    private static final int SPARE_PERMITS = 1;
     /** The class of what no rule fits. */
     public static final String OTHER = "other";
 
@@ -56,7 +59,7 @@ public final class ConfigReader {
         this.nrCpus = nrCpus;
     }
 
-    /** @param nrCpus how many permits there are if the file does not say */
+    /** @param nrCpus what the number of permits follows if the file does not say it */
     public static Config read(Path file, int nrCpus) throws ConfigException {
         try {
             return parse(Files.readString(file), file.toString(), nrCpus);
@@ -87,7 +90,7 @@ public final class ConfigReader {
             // What another policy needs may stay there while it is not used.
             file.has(key);
         }
-        int nrPermits = file.whole("permits", 1, 4096).orElse(nrCpus);
+        int nrPermits = file.whole("permits", 1, 4096).orElse(nrCpus + SPARE_PERMITS);
         long sliceNanos = file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
         long waitMaxNanos = file.millisAsNanos("max_wait_ms").orElse(Settings.WAIT_MAX_NANOS);
         Settings.Mode mode = file.word("mode", MODES, Settings.Mode.ON);
@@ -98,7 +101,9 @@ public final class ConfigReader {
         List<Glob> exclude = weave.map(section -> section.texts("exclude", Glob::className)).orElse(List.of());
         boolean leafLoops = weave.map(section -> section.truth("leaf_loops", false)).orElse(false);
         Set<String> points = weave.map(this::points).orElse(Set.of());
-        long profileNanos = weave.flatMap(section -> section.number("profile_s", 0, 3600)).map(s -> Math.round(s * 1e9)).orElse(0L);
+        long profileNanos = weave.flatMap(section -> section.number("profile_s", 0, 3600))
+                .map(s -> Math.round(s * 1e9))
+                .orElse(points.isEmpty() ? DEFAULT_PROFILE_NANOS : 0L);
         if (!points.isEmpty() && profileNanos > 0) {
             weave.get().problem("profile_s", "points are given, so there are none to choose: take out points or profile_s");
         }

@@ -97,10 +97,10 @@ class ConfigReaderTest {
     }
 
     @Test
-    void anEmptyFileIsFairBetweenAllOnEveryCpu() throws ConfigException {
+    void anEmptyFileIsFairBetweenAllOnEveryCpuAndOneIsReady() throws ConfigException {
         Config config = parse("");
         assertInstanceOf(Fair.class, config.settings().policy().get());
-        assertEquals(2, config.settings().nrPermits());
+        assertEquals(3, config.settings().nrPermits());
         assertEquals(Settings.Mode.ON, config.settings().mode());
         assertEquals(OptionalInt.empty(), config.metricsPort());
     }
@@ -159,10 +159,12 @@ class ConfigReaderTest {
 
     @Test
     void pointsAreChosenByAProfileOrByHand() throws ConfigException {
-        assertEquals(0, parse("").profileNanos());
+        assertEquals(5_000_000_000L, parse("").profileNanos());
+        assertEquals(0, parse("[weave]\nprofile_s = 0\n").profileNanos());
         assertEquals(2_500_000_000L, parse("[weave]\nprofile_s = 2.5\n").profileNanos());
         Config fixed = parse("[weave]\npoints = [\"a.B#run:12 loop\", # why\n  \"a.B$C#<clinit>\", \"a.B#x:7\"]\n");
         assertEquals(java.util.Set.of("a.B#run:12 loop", "a.B$C#<clinit>", "a.B#x:7"), fixed.points());
+        assertEquals(0, fixed.profileNanos());
         assertTrue(problems("[weave]\npoints = \"run\"\n").get(0).startsWith("a.toml:2:1: \"run\" is no yield point"));
         assertTrue(problems("[weave]\npoints = \"a#b\"\nprofile_s = 1\n").get(0).startsWith("a.toml:3:1: points are given"));
     }

@@ -28,8 +28,9 @@ public final class Dispatcher {
     private volatile long pulseNanos;
     private volatile Thread controller;
     private boolean controllerRests;
+    private boolean flagged;
 
-    /** @param flag told whenever it may have changed whether any job is asked */
+    /** @param flag told whether any job is asked, whenever that changes, and with each tick */
     public Dispatcher(Settings settings, LongSupplier clock, Consumer<Boolean> flag) {
         this.scheduler = new Scheduler(settings);
         this.clock = clock;
@@ -168,6 +169,7 @@ public final class Dispatcher {
             scheduler.close();
             scheduler.tick(nowNanos, probe);
             pulseNanos = nowNanos;
+            tell(scheduler.anyAsked());
             return scheduler.needsTicks();
         });
     }
@@ -224,6 +226,11 @@ public final class Dispatcher {
         return nrFaults.incrementAndGet();
     }
 
+    private void tell(boolean anyAsked) {
+        flagged = anyAsked;
+        flag.accept(anyAsked);
+    }
+
     /** Changes the state, then does what follows from that: sets the flag, wakes whose turn it is. */
     private <T> T locked(Supplier<T> change) {
         List<Job> granted = List.of();
@@ -234,7 +241,9 @@ public final class Dispatcher {
         } finally {
             try {
                 granted = scheduler.takeGranted();
-                flag.accept(scheduler.anyAsked());
+                if (flagged != scheduler.anyAsked()) {
+                    tell(!flagged);
+                }
                 if (controllerRests && scheduler.needsTicks()) {
                     controllerRests = false;
                     wakeController = true;

@@ -13,6 +13,19 @@ public final class Gate {
      */
     private static volatile boolean asked;
 
+    /**
+     * While anybody is asked, everybody's points take the long way, and code that is nothing but calls passes a hundred
+     * million of them in a second. So whoever has passed this many in vain lowers the flag, until it is raised again:
+     * some ten microseconds of the long way in each millisecond.
+     */
+    private static final int PASSES_LEAST = 2_000;
+    /** A question is put for longer the longer nobody answers: somebody else's points may be rarer. */
+    private static final int PASSES_MOST = 8 * PASSES_LEAST;
+    private static volatile int nrPassesMost = PASSES_LEAST;
+
+    private static final int NR_PRIMING = 200_000;
+    private static final int PRIMING_ASKED = 100;
+
     private static volatile Hook hook;
 
     private Gate() {}
@@ -26,12 +39,19 @@ public final class Gate {
 
     private static void slow() {
         Seat seat = Seat.own();
-        Hook owner = seat.hook;
-        if (owner == null || seat.job == null) {
-            return;
+        Occupant occupant = seat.occupant;
+        if (occupant != null && occupant.isAsked()) {
+            answer(seat);
+        } else if (++seat.nrPasses >= nrPassesMost) {
+            seat.nrPasses = 0;
+            asked = false;
         }
+    }
+
+    private static void answer(Seat seat) {
+        Hook owner = seat.hook;
         try {
-            owner.point(seat.job, seat.nrHeld == 0);
+            owner.point(seat.occupant, seat.nrHeld == 0);
         } catch (Exception | LinkageError fault) {
             owner.fault(fault);
         }
@@ -80,11 +100,11 @@ public final class Gate {
         // A server that serves on tasks of an earlier request: this one is no part of that.
         seat.vacate();
         try {
-            Object job = owner.begin(server, request, response, callback);
-            if (job == Hook.REJECTED) {
+            Occupant occupant = owner.begin(server, request, response, callback);
+            if (occupant == Hook.REJECTED) {
                 return false;
             }
-            seat.take(owner, job);
+            seat.take(owner, occupant);
         } catch (Exception | LinkageError fault) {
             owner.fault(fault);
         }
@@ -132,11 +152,11 @@ public final class Gate {
     public static void handler(String server, Object handler) {
         Seat seat = Seat.own();
         Hook owner = seat.hook;
-        if (owner == null || seat.job == null) {
+        if (owner == null || seat.occupant == null) {
             return;
         }
         try {
-            owner.handler(seat.job, server, handler);
+            owner.handler(seat.occupant, server, handler);
         } catch (Exception | LinkageError fault) {
             owner.fault(fault);
         }
@@ -149,11 +169,11 @@ public final class Gate {
         }
         Seat seat = Seat.own();
         Hook owner = seat.hook;
-        if (owner == null || seat.job == null) {
+        if (owner == null || seat.occupant == null) {
             return;
         }
         try {
-            owner.handOver(seat.job, task);
+            owner.handOver(seat.occupant, task);
         } catch (Exception | LinkageError fault) {
             owner.fault(fault);
         }
@@ -192,7 +212,7 @@ public final class Gate {
         Seat seat = Seat.own();
         Hook owner = hook;
         seat.taskDepth++;
-        if (owner == null || seat.job != null || seat.depth > 0) {
+        if (owner == null || seat.occupant != null || seat.depth > 0) {
             return;
         }
         Object whole = taken(owner, task);
@@ -216,16 +236,16 @@ public final class Gate {
     static void beginPart(Hook owner, Object whole) {
         Seat seat = Seat.own();
         seat.taskDepth++;
-        if (seat.job == null && seat.depth == 0) {
+        if (seat.occupant == null && seat.depth == 0) {
             sit(seat, owner, whole);
         }
     }
 
     private static void sit(Seat seat, Hook owner, Object whole) {
         try {
-            Object job = owner.beginPart(whole);
-            if (job != null) {
-                seat.take(owner, job);
+            Occupant occupant = owner.beginPart(whole);
+            if (occupant != null) {
+                seat.take(owner, occupant);
                 seat.partDepth = seat.taskDepth;
             }
         } catch (Exception | LinkageError fault) {
@@ -233,8 +253,13 @@ public final class Gate {
         }
     }
 
-    /** For the agent only: raises or lowers the flag. */
+    /** For the agent only: raises or lowers the flag. To be called again about every millisecond while any is asked. */
     public static void ask(boolean anyAsked) {
+        if (!anyAsked) {
+            nrPassesMost = PASSES_LEAST;
+        } else if (!asked) {
+            nrPassesMost = Math.min(2 * nrPassesMost, PASSES_MOST);
+        }
         if (asked != anyAsked) {
             asked = anyAsked;
         }
@@ -242,10 +267,27 @@ public final class Gate {
 
     /** For the agent only: where everything goes from now on; null for nowhere. */
     public static void connect(Hook newHook) {
+        if (newHook != null) {
+            prime();
+            nrPassesMost = PASSES_LEAST;
+        }
         hook = newHook;
         if (newHook == null) {
             asked = false;
         }
+    }
+
+    /**
+     * Lets the compiler see both ways of a point, the long one seldom. It leaves out what it has never seen, in each method
+     * anew, and then the first question would throw away what was compiled of all of them; and it copies what is short and
+     * often taken into each of them.
+     */
+    private static void prime() {
+        for (int at = 0; at < NR_PRIMING; at++) {
+            asked = at % PRIMING_ASKED == 0;
+            point();
+        }
+        asked = false;
     }
 
     public static boolean isConnected() {

@@ -16,27 +16,29 @@ final class Seat {
     int depth;
     /** Tasks of somebody's that this thread is in, likewise. */
     int taskDepth;
-    /** The task that the job is, as a depth; 0 if it is a request. */
+    /** The task that the occupant is, as a depth; 0 if it is a request. */
     int partDepth;
+    /** Points passed the long way and in vain, since the flag was last lowered for that. */
+    int nrPasses;
     Hook hook;
-    Object job;
+    Occupant occupant;
 
     static Seat own() {
         return SEATS.get();
     }
 
-    void take(Hook owner, Object newJob) {
+    void take(Hook owner, Occupant newOccupant) {
         nrHeld = 0;
         hook = owner;
-        job = newJob;
+        occupant = newOccupant;
     }
 
     /** Whoever sat here gets up: nothing of it is left, whatever its hook does. */
     void vacate() {
         Hook owner = hook;
-        Object left = job;
+        Occupant left = occupant;
         hook = null;
-        job = null;
+        occupant = null;
         partDepth = 0;
         if (left == null) {
             return;

@@ -6,13 +6,18 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
 /**
- * Counts yield points for a while, so that it can be chosen among them. Each thread counts for itself: no thread
- * waits for another's cache line.
+ * Counts yield points now and then for a while, so that it can be chosen among them. Each thread counts for itself: no
+ * thread waits for another's cache line.
  */
 public final class Tally {
+    private static volatile boolean active;
     private static volatile boolean counting;
     private static final Queue<Counts> ALL = new ConcurrentLinkedQueue<>();
     private static final ThreadLocal<Counts> OWN = ThreadLocal.withInitial(Counts::new);
+
+    /** So many that what is measured is compiled, and some of them are not disturbed. */
+    private static final int COST_ROUNDS = 100;
+    private static final int CALLS_DEEP = 13;
 
     private Tally() {}
 
@@ -55,7 +60,7 @@ public final class Tally {
 
     /** A request begins on this thread. */
     public static void begin() {
-        if (counting) {
+        if (active) {
             Counts own = OWN.get();
             if (!own.listed) {
                 own.listed = true;
@@ -67,18 +72,49 @@ public final class Tally {
 
     /** It has ended. */
     public static void end() {
-        if (counting) {
+        if (active) {
             OWN.get().request = 0;
         }
     }
 
     /** For the agent only. */
     public static void start() {
-        counting = true;
+        active = true;
+    }
+
+    /** For the agent only: whether points are counted, after the start. Code that is counted is much slower. */
+    public static void count(boolean now) {
+        counting = now;
+    }
+
+    /** For the agent only: how long it takes to count a point, where code is nothing but calls. */
+    public static double costNanos() {
+        long plain = Long.MAX_VALUE;
+        long counted = Long.MAX_VALUE;
+        int nr = 1;
+        for (int round = 0; round < COST_ROUNDS; round++) {
+            counting = false;
+            long began = System.nanoTime();
+            nr = calls(CALLS_DEEP);
+            plain = Math.min(plain, System.nanoTime() - began);
+            counting = true;
+            began = System.nanoTime();
+            calls(CALLS_DEEP);
+            counted = Math.min(counted, System.nanoTime() - began);
+        }
+        counting = false;
+        return Math.max(0.0, counted - plain) / nr;
+    }
+
+    /** Returns how many there were. */
+    private static int calls(int depth) {
+        pass(0);
+        return depth == 0 ? 1 : 1 + calls(depth - 1) + calls(depth - 1);
     }
 
     /** For the agent only. Nothing is kept. */
     public static void stop() {
+        active = false;
         counting = false;
         for (Counts counts : ALL) {
             counts.nr = Counts.NONE;

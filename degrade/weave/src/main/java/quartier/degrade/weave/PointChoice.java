@@ -3,17 +3,24 @@ package quartier.degrade.weave;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
+import java.util.function.IntPredicate;
 
 /**
  * Which yield points are enough. What was seen are windows: about a millisecond of CPU time of a thread each, with the
  * points that it passed. Chosen are so few passages that nearly every window has one.
  *
  * <p>Points that are passed seldom stay whether a window needs them or not: they cost nothing, and code that the profile
- * did not see keeps its points. So only those are left out that are passed often, and not needed beside others.
+ * did not see keeps its points. So only those are left out that are passed often, and not needed beside others. The end of
+ * a request lets others run as well as any point does: those that would slow their code down are chosen only where a request
+ * would go on for long without.
  */
 public final class PointChoice {
     /** Once in 0.2 ms. */
     public static final double OFTEN_PER_S = 5000;
+    /** Once in 0.1 µs: a point in code as hot as that costs a hundredth of its time or more. */
+    public static final double DEAR_PER_S = 10_000_000;
+    /** For so long a request may do without a point that is dear. */
+    public static final long WITHOUT_MAX_NANOS = 10_000_000;
     /** Windows that may stay without a point: a profile is a sample. */
     private static final double UNCOVERED_PART_MAX = 0.005;
 
@@ -22,24 +29,54 @@ public final class PointChoice {
     private final BitSet chosen = new BitSet();
     private final BitSet needed = new BitSet();
     private final int nrWindows;
-    private final int nrUncovered;
+    private final int nrWithout;
+    private final int nrLongWithout;
+
+    /** A while of a thread's CPU time, and which points it passed. */
+    public record Window(BitSet points, long nanos) {}
 
     /**
      * @param nrPassed by number of the point, how often it was passed
      * @param cpuNanos in so much CPU time
-     * @param windows by window, which points were passed
+     * @param requests the windows of each request, one after the other
      */
-    public PointChoice(long[] nrPassed, long cpuNanos, List<BitSet> windows) {
+    public PointChoice(long[] nrPassed, long cpuNanos, List<List<Window>> requests) {
         this.nrPassed = nrPassed.clone();
         this.cpuSeconds = cpuNanos / 1e9;
-        this.nrWindows = windows.size();
+        this.nrWindows = requests.stream().mapToInt(List::size).sum();
         for (int id = 0; id < nrPassed.length; id++) {
             chosen.set(id, perSecond(id) < OFTEN_PER_S);
         }
-        List<BitSet> uncovered = new ArrayList<>(windows);
-        uncovered.removeIf(window -> window.intersects(chosen));
+        cover(without(requests, 0), id -> !isDear(id));
+        cover(without(requests, WITHOUT_MAX_NANOS), id -> true);
+        nrWithout = without(requests, 0).size();
+        nrLongWithout = without(requests, WITHOUT_MAX_NANOS).size();
+    }
+
+    /** Windows without a chosen point, where those that follow each other last for so long. */
+    private List<BitSet> without(List<List<Window>> requests, long atLeastNanos) {
+        List<BitSet> without = new ArrayList<>();
+        for (List<Window> windows : requests) {
+            List<BitSet> stretch = new ArrayList<>();
+            long nanos = 0;
+            for (Window window : windows) {
+                if (!window.points.intersects(chosen)) {
+                    stretch.add(window.points);
+                    nanos += window.nanos;
+                    continue;
+                }
+                without.addAll(nanos >= atLeastNanos ? stretch : List.of());
+                stretch.clear();
+                nanos = 0;
+            }
+            without.addAll(nanos >= atLeastNanos ? stretch : List.of());
+        }
+        return without;
+    }
+
+    private void cover(List<BitSet> uncovered, IntPredicate allowed) {
         while (uncovered.size() > UNCOVERED_PART_MAX * nrWindows) {
-            int best = best(uncovered);
+            int best = best(uncovered, allowed);
             if (best < 0) {
                 break;
             }
@@ -47,18 +84,17 @@ public final class PointChoice {
             needed.set(best);
             uncovered.removeIf(window -> window.get(best));
         }
-        nrUncovered = uncovered.size();
     }
 
     /** The point that covers most for what it costs, or -1 if none covers anything. */
-    private int best(List<BitSet> uncovered) {
+    private int best(List<BitSet> uncovered, IntPredicate allowed) {
         int[] nrCovered = new int[nrPassed.length];
         for (BitSet window : uncovered) {
             window.stream().forEach(id -> nrCovered[id]++);
         }
         int best = -1;
         for (int id = 0; id < nrCovered.length; id++) {
-            if (nrCovered[id] > 0 && (best < 0 || gain(nrCovered, id) > gain(nrCovered, best))) {
+            if (nrCovered[id] > 0 && allowed.test(id) && (best < 0 || gain(nrCovered, id) > gain(nrCovered, best))) {
                 best = id;
             }
         }
@@ -89,9 +125,19 @@ public final class PointChoice {
         return needed.get(id);
     }
 
+    /** Whether it costs the code that it is in a hundredth of its time, or more. */
+    public boolean isDear(int id) {
+        return perSecond(id) >= DEAR_PER_S;
+    }
+
     /** The part of the windows that pass a chosen point, 0 to 1; 1 without windows. */
+    public double passingPart() {
+        return nrWindows == 0 ? 1 : 1 - (double) nrWithout / nrWindows;
+    }
+
+    /** The part of the windows that do, or whose requests come to one or to their end soon. */
     public double coveredPart() {
-        return nrWindows == 0 ? 1 : 1 - (double) nrUncovered / nrWindows;
+        return nrWindows == 0 ? 1 : 1 - (double) nrLongWithout / nrWindows;
     }
 
     public int nrWindows() {

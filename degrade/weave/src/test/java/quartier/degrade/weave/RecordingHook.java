@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import quartier.degrade.gate.Gate;
 import quartier.degrade.gate.Hook;
+import quartier.degrade.gate.Occupant;
 
 /** Writes down what reaches the gate. */
 final class RecordingHook implements Hook, AutoCloseable {
@@ -11,6 +12,22 @@ final class RecordingHook implements Hook, AutoCloseable {
     final List<Object> handedOver = new ArrayList<>();
     boolean rejects;
     RuntimeException thrown;
+
+    boolean asks = true;
+    private final Occupant job = new Named("job");
+
+    private final class Named implements Occupant {
+        final String name;
+
+        Named(String name) {
+            this.name = name;
+        }
+
+        @Override
+        public boolean isAsked() {
+            return asks;
+        }
+    }
 
     RecordingHook() {
         Gate.connect(this);
@@ -32,19 +49,19 @@ final class RecordingHook implements Hook, AutoCloseable {
     }
 
     @Override
-    public Object begin(String server, Object request, Object response, Object callback) {
+    public Occupant begin(String server, Object request, Object response, Object callback) {
         events.add("begin " + server + " " + request + " " + response + (callback == null ? "" : " " + callback));
-        return rejects ? REJECTED : "job";
+        return rejects ? REJECTED : job;
     }
 
     @Override
-    public Object resume(String server, Object request) {
+    public Occupant resume(String server, Object request) {
         events.add("resume " + server);
-        return "job";
+        return job;
     }
 
     @Override
-    public void point(Object job, boolean mayYield) {
+    public void point(Occupant occupant, boolean mayYield) {
         events.add(mayYield ? "point" : "held");
         if (thrown != null) {
             throw thrown;
@@ -52,8 +69,8 @@ final class RecordingHook implements Hook, AutoCloseable {
     }
 
     @Override
-    public void end(Object job) {
-        events.add("end".concat("job".equals(job) ? "" : " " + job));
+    public void end(Occupant occupant) {
+        events.add(occupant == job ? "end" : "end " + ((Named) occupant).name);
     }
 
     @Override
@@ -62,12 +79,12 @@ final class RecordingHook implements Hook, AutoCloseable {
     }
 
     @Override
-    public void handler(Object job, String server, Object handler) {
+    public void handler(Occupant occupant, String server, Object handler) {
         events.add("handler " + server + " " + handler);
     }
 
     @Override
-    public void handOver(Object job, Object task) {
+    public void handOver(Occupant occupant, Object task) {
         handedOver.add(task);
     }
 
@@ -77,9 +94,9 @@ final class RecordingHook implements Hook, AutoCloseable {
     }
 
     @Override
-    public Object beginPart(Object whole) {
+    public Occupant beginPart(Object whole) {
         events.add("part of " + whole);
-        return "part";
+        return new Named("part");
     }
 
     @Override

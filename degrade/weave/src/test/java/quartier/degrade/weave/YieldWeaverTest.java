@@ -157,6 +157,7 @@ class YieldWeaverTest {
         Object sample = sample(new Loading(SAMPLE, original -> weaver.weave(original, points::add)));
         assertEquals(List.of("fibonacci"), points.stream().map(Point::method).distinct().toList());
         Tally.start();
+        Tally.count(true);
         try (RecordingHook hook = new RecordingHook()) {
             Tally.begin();
             hook.request(() -> assertEquals(8, call(sample, "fibonacci", 6)));
