@@ -1,8 +1,9 @@
 // Runs far from its memory: fills so many MiB on one CPU, is found on another then, and uses all of it from
 // wherever it is put. Says twice a second where its pages are, and how many of them are local, until it is ended or so many seconds
-// have passed. After SIGUSR1 only root may ask about it.
+// have passed. After SIGUSR1 only root may ask about it. Several that run all the time leave an emulated machine no CPU to look at them;
+// but the kernel puts one that rests where it likes.
 //
-//     far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS
+//     far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS [PERCENT_OF_THE_TIME]
 #include "hazard.h"
 
 enum { ASKED = 256, NODES = 4 };
@@ -42,10 +43,11 @@ static void say(double since, const char *data, size_t size, unsigned long round
 }
 
 int main(int argc, char **argv) {
-    must(argc == 5, "far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS");
+    must(argc == 5 || argc == 6, "far MIB CPU_TO_FILL_ON CPU_TO_BEGIN_ON SECONDS [PERCENT_OF_THE_TIME]");
     signal(SIGUSR1, hide);
     size_t size = strtoul(argv[1], NULL, 10) << 20;
     double seconds = strtod(argv[4], NULL);
+    double percent = argc == 6 ? strtod(argv[5], NULL) : 100;
     run_on(atoi(argv[2]));
     char *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     must(data != MAP_FAILED, "mmap");
@@ -55,8 +57,10 @@ int main(int argc, char **argv) {
     double began = seconds_now(), said = began;
     unsigned long rounds = 0, sum = 0;
     while (seconds_now() < began + seconds) {
+        double round = seconds_now();
         for (size_t at = 0; at < size; at += 64) sum += data[at]++;
         rounds++;
+        if (percent < 100) usleep(1e6 * (seconds_now() - round) * (100 / percent - 1));
         if (seconds_now() >= said + 0.5) say((said = seconds_now()) - began, data, size, rounds);
     }
     return sum == 0;

@@ -126,19 +126,23 @@ fn without_a_rung_on_6_1() {
     check("6.1", "");
 }
 
-#[test]
-fn by_move_on_6_12() {
-    check("6.12", "");
-}
-
-/// Between two kernels of the same rung: on request, as `QUARTIER_TEST_KERNELS=all`.
-#[test]
-fn by_move_on_7_2() {
+/// Between the oldest and the newest kernel, of a rung that these have too: on request, as `QUARTIER_TEST_KERNELS=all`.
+fn check_between(kernel: &str) {
     if std::env::var_os("QUARTIER_TEST_KERNELS").is_none_or(|kernels| kernels != "all") {
         println!("skipped: only with QUARTIER_TEST_KERNELS=all");
         return;
     }
-    check("7.2", "");
+    check(kernel, "");
+}
+
+#[test]
+fn by_move_on_6_12() {
+    check_between("6.12");
+}
+
+#[test]
+fn by_move_on_7_2() {
+    check_between("7.2");
 }
 
 #[test]

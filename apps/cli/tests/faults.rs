@@ -12,7 +12,7 @@ const SCRIPT: &str = r#"
     group=/sys/fs/cgroup/cut
     echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
     mkdir $group && echo 0-7 > $group/cpuset.cpus
-    for cpu in 2 4 6; do $far 8 0 $cpu 600 > stays.$cpu & stay="$stay $!"; done
+    for cpu in 2 4 6; do $far 8 0 $cpu 600 30 > stays.$cpu & stay="$stay $!"; done
     in_group=$!
     echo $in_group > $group/cgroup.procs
     $quartierd --apply --journal journal --log log --config config > said 2>&1 & daemon=$!
@@ -26,8 +26,8 @@ const SCRIPT: &str = r#"
     # Tasks end at any moment of being looked at, held and moved, beside a storm of forks.
     $forks 15 > forked & storm=$!
     for nr in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
-        $far 8 0 $((nr % 8)) 600 > /dev/null & first=$!
-        $far 4 2 $((nr * 3 % 8)) 600 > /dev/null & second=$!
+        $far 8 0 $((nr % 8)) 600 30 > /dev/null & first=$!
+        $far 4 2 $((nr * 3 % 8)) 600 30 > /dev/null & second=$!
         sleep 0.$((nr * 7 % 10)); kill -9 $first
         sleep 0.$((nr * 3 % 10)); kill -9 $second
     done 2> /dev/null
@@ -89,7 +89,8 @@ fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd()];
     let programs = programs.into_iter().chain(["far", "forks"].map(common::program));
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let Some((text, said)) = common::script_in_guest(kernel, options, SCRIPT, programs) else {
+    let Some((text, said)) = common::waiting_script_in_guest(kernel, options, SCRIPT, programs)
+    else {
         return;
     };
     println!("kernel {kernel}: {said}\n{text}");

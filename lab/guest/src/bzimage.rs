@@ -1,8 +1,12 @@
 //! Reads the header of a Linux x86 boot image (Documentation/arch/x86/boot.rst of the kernel).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
+
+use object::LittleEndian;
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use crate::error::{Context, Error, Result};
 
@@ -26,11 +30,61 @@ pub fn release(path: &Path) -> Result<String> {
     })
 }
 
+/// The kernel itself, of an image that has it compressed by zstd, if a machine can begin with it (PVH): an emulated
+/// processor would unpack it for seconds at each boot. `None`: the image has to be booted.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn unpacked(path: &Path) -> Result<Option<Vec<u8>>> {
+    let bytes = fs::read(path).path("read", path)?;
+    Ok(unpack(&bytes).filter(|kernel| begins_by_pvh(kernel)))
+}
+
+fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
+    const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+    let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    // The payload's place is told from protocol 2.08 on, and counts from the end of the setup code.
+    if !is_image(bytes)? || u16_at(bytes, 0x206)? < 0x208 {
+        return None;
+    }
+    let nr_sectors = match *bytes.get(0x1f1)? {
+        0 => 4,
+        nr => usize::from(nr),
+    };
+    let begin = (nr_sectors + 1) * 512 + u32_at(0x248)? as usize;
+    let payload = bytes.get(begin..)?.get(..u32_at(0x24c)? as usize)?;
+    let payload = payload.strip_prefix(&ZSTD).map(|_| payload)?;
+    let mut kernel = Vec::new();
+    // It ends with its frame; what follows is the size, for the kernel's own use.
+    ruzstd::decoding::StreamingDecoder::new(payload).ok()?.read_to_end(&mut kernel).ok()?;
+    Some(kernel)
+}
+
+/// Whether it tells where to begin in 32 bits without a boot loader: QEMU and Xen look for this note.
+fn begins_by_pvh(kernel: &[u8]) -> bool {
+    /// `XEN_ELFNOTE_PHYS32_ENTRY`.
+    const ENTRY: u32 = 18;
+    let Ok(header) = FileHeader64::<LittleEndian>::parse(kernel) else { return false };
+    let Ok(segments) = header.program_headers(LittleEndian, kernel) else { return false };
+    segments.iter().filter_map(|segment| segment.notes(LittleEndian, kernel).ok()?).any(
+        |mut notes| {
+            std::iter::from_fn(|| notes.next().ok()?)
+                .any(|note| note.name() == b"Xen" && note.n_type(LittleEndian) == ENTRY)
+        },
+    )
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn is_image(bytes: &[u8]) -> Option<bool> {
+    Some(u16_at(bytes, 0x1fe)? == 0xaa55 && bytes.get(0x202..0x206)? == b"HdrS")
+}
+
 fn parse(bytes: &[u8]) -> Option<String> {
-    let u16_at = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
-    let is_kernel = u16_at(0x1fe)? == 0xaa55 && bytes.get(0x202..0x206)? == b"HdrS";
-    let version_at = usize::from(u16_at(0x20e)?) + 0x200;
-    if !is_kernel || version_at == 0x200 {
+    let version_at = usize::from(u16_at(bytes, 0x20e)?) + 0x200;
+    if !is_image(bytes)? || version_at == 0x200 {
         return None;
     }
     let text = bytes.get(version_at..)?;
@@ -55,6 +109,26 @@ mod tests {
     #[test]
     fn the_release_is_in_the_header() {
         assert_eq!(parse(&image()).as_deref(), Some("6.12.95-x"));
+    }
+
+    /// What is no kernel, is not packed, is cut or ends somewhere else is booted as it is.
+    #[test]
+    fn an_image_that_cannot_be_unpacked_is_left() {
+        let mut bytes = image();
+        bytes[0x206..0x208].copy_from_slice(&[0x0f, 0x02]);
+        assert_eq!(unpack(&bytes), None, "no payload");
+        bytes[0x1f1] = 1;
+        bytes[0x24c..0x250].copy_from_slice(&13_u32.to_le_bytes());
+        assert_eq!(unpack(&bytes), None, "nothing there");
+        // A frame of one raw block of four bytes, and the size.
+        bytes.extend(b"\x28\xb5\x2f\xfd\x20\x04\x21\x00\x00\x7fELF");
+        assert_eq!(unpack(&bytes).as_deref(), Some(&b"\x7fELF"[..]));
+        assert!(!begins_by_pvh(b"\x7fELF"));
+        for end in 0..bytes.len() {
+            assert_eq!(unpack(&bytes[..end]), None, "{end}");
+        }
+        bytes[0x248..0x24c].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(unpack(&bytes), None, "outside");
     }
 
     #[test]

@@ -112,8 +112,9 @@ impl Kernel {
     fn in_folder(home: &Path, release: String) -> Self {
         let modules = home.join("lib/modules").join(&release);
         let config = home.join("config");
+        let unpacked = home.join("vmlinux");
         Self {
-            image: home.join("vmlinuz"),
+            image: if unpacked.exists() { unpacked } else { home.join("vmlinuz") },
             modules: modules.exists().then_some(modules),
             config: config.exists().then_some(config),
             release,
@@ -314,8 +315,13 @@ fn install(files: &[PathBuf], release: &str, suite: Suite, home: &Path) -> Resul
     let in_modules = |name: &str| format!("usr/lib/modules/{release}/{name}");
     pick(&[format!("boot/config-{release}"), in_modules("config")], &ready.join("config"))?;
     let image = [format!("boot/vmlinuz-{release}"), in_modules("vmlinuz")];
-    if !pick(&image, &ready.join("vmlinuz"))? {
+    let to = ready.join("vmlinuz");
+    if !pick(&image, &to)? {
         return Err(Error::refused(format!("the packages of Linux {release} hold no boot image")));
+    }
+    if let Some(kernel) = bzimage::unpacked(&to)? {
+        let path = ready.join("vmlinux");
+        fs::write(&path, kernel).path("write", &path)?;
     }
     let trees = [format!("lib/modules/{release}"), format!("usr/lib/modules/{release}")];
     pick(&trees, &modules.join(release))?;
