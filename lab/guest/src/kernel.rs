@@ -53,6 +53,8 @@ pub struct Kernel {
     pub release: String,
     /// Its boot image.
     pub image: PathBuf,
+    /// What that holds, where a machine can begin with it at once.
+    pub unpacked: Option<PathBuf>,
     /// Its `/lib/modules/RELEASE`, where there is one.
     pub modules: Option<PathBuf>,
     /// Its build configuration, where known.
@@ -114,7 +116,8 @@ impl Kernel {
         let config = home.join("config");
         let unpacked = home.join("vmlinux");
         Self {
-            image: if unpacked.exists() { unpacked } else { home.join("vmlinuz") },
+            image: home.join("vmlinuz"),
+            unpacked: unpacked.exists().then_some(unpacked),
             modules: modules.exists().then_some(modules),
             config: config.exists().then_some(config),
             release,
@@ -149,6 +152,7 @@ impl Kernel {
                 Path::new("/lib/modules").join(&release).join("config"),
             ]),
             image: path,
+            unpacked: None,
             release,
         })
     }

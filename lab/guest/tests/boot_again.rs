@@ -88,7 +88,13 @@ impl Fake {
     fn run(&self, change: impl FnOnce(&mut Request)) -> Outcome {
         let topology = Topology::new(Some(1), &CpusPerNode::Same(1), None, None).unwrap();
         let image = self.path("no kernel is read");
-        let kernel = Kernel { release: "6.1".to_owned(), image, modules: None, config: None };
+        let kernel = Kernel {
+            release: "6.1".to_owned(),
+            image,
+            unpacked: None,
+            modules: None,
+            config: None,
+        };
         let qemu = Qemu { program: self.path("qemu"), version: "10".to_owned(), prefix: None };
         let mut request = Request::new(topology, kernel, qemu, vec!["true".into()]).unwrap();
         request.quartier = quartier().to_owned();

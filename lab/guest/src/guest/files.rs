@@ -110,6 +110,7 @@ mod tests {
         let kernel = Kernel {
             release: "6.1".to_owned(),
             image: "/boot/image".into(),
+            unpacked: None,
             modules: None,
             config: None,
         };

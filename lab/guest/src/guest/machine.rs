@@ -223,7 +223,9 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
         .iter()
         .chain(&request.kernel_args)
         .fold(KERNEL_ARGS.to_owned() + emulated, |text, arg| text + " " + arg);
-    push("-kernel", request.kernel.image.clone().into());
+    // The fifth level is switched on by what unpacks a kernel, and by nothing else.
+    let unpacked = request.kernel.unpacked.as_ref().filter(|_| !request.five_levels);
+    push("-kernel", unpacked.unwrap_or(&request.kernel.image).into());
     push("-initrd", format!("/proc/self/fd/{FD_INITRD}").into());
     push("-append", kernel_args.into());
     push("-chardev", "stdio,id=console,signal=off".into());
