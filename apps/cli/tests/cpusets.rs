@@ -68,7 +68,7 @@ const SCRIPT: &str = r#"
 fn run(kernel: &str) -> Option<String> {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("far")];
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let (text, said) = common::waiting_script_in_guest(kernel, options, SCRIPT, programs)?;
+    let (text, said) = common::script_in_guest(kernel, options, SCRIPT, programs)?;
     println!("kernel {kernel}: {said}\n{text}");
     Some(text)
 }

@@ -89,8 +89,7 @@ fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd()];
     let programs = programs.into_iter().chain(["far", "forks"].map(common::program));
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let Some((text, said)) = common::waiting_script_in_guest(kernel, options, SCRIPT, programs)
-    else {
+    let Some((text, said)) = common::script_in_guest(kernel, options, SCRIPT, programs) else {
         return;
     };
     println!("kernel {kernel}: {said}\n{text}");

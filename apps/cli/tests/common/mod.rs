@@ -59,14 +59,6 @@ pub fn in_guest(
 ) -> Option<(String, String)> {
     static ONE_GUEST: Mutex<()> = Mutex::new(());
     let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
-    in_a_guest(kernel, options, command)
-}
-
-fn in_a_guest(
-    kernel: &str,
-    options: impl IntoIterator<Item = impl AsRef<OsStr>>,
-    command: impl IntoIterator<Item = impl AsRef<OsStr>>,
-) -> Option<(String, String)> {
     if !can_boot(kernel) {
         return None;
     }
@@ -90,25 +82,8 @@ pub fn script_in_guest(
     script: &str,
     given: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Option<(String, String)> {
-    in_guest(kernel, options, shell(script, given))
-}
-
-/// The same for a script that waits for most of its time: it disturbs no other one of these.
-pub fn waiting_script_in_guest(
-    kernel: &str,
-    options: impl IntoIterator<Item = impl AsRef<OsStr>>,
-    script: &str,
-    given: impl IntoIterator<Item = impl Into<OsString>>,
-) -> Option<(String, String)> {
-    in_a_guest(kernel, options, shell(script, given))
-}
-
-fn shell(
-    script: &str,
-    given: impl IntoIterator<Item = impl Into<OsString>>,
-) -> impl Iterator<Item = OsString> {
     let shell = ["sh", "-c", script, "sh"].map(OsString::from).into_iter();
-    shell.chain(given.into_iter().map(Into::into))
+    in_guest(kernel, options, shell.chain(given.into_iter().map(Into::into)))
 }
 
 /// What follows a word on the lines that begin with it.
