@@ -41,7 +41,6 @@ pub fn unpacked(path: &Path) -> Result<Option<Vec<u8>>> {
 }
 
 fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
-    const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     // The payload's place is told from protocol 2.08 on, and counts from the end of the setup code.
     if !is_image(bytes)? || u16_at(bytes, 0x206)? < 0x208 {
@@ -53,9 +52,9 @@ fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
     };
     let begin = (nr_sectors + 1) * 512 + u32_at(0x248)? as usize;
     let payload = bytes.get(begin..)?.get(..u32_at(0x24c)? as usize)?;
-    let payload = payload.strip_prefix(&ZSTD).map(|_| payload)?;
     let mut kernel = Vec::new();
-    // It ends with its frame; what follows is the size, for the kernel's own use.
+    // What is packed otherwise is refused by its first bytes. It ends with its frame; what follows is the size, for the
+    // kernel's own use.
     ruzstd::decoding::StreamingDecoder::new(payload).ok()?.read_to_end(&mut kernel).ok()?;
     Some(kernel)
 }
