@@ -1,18 +1,18 @@
 // Do threads wait for a CPU while others are idle? Each worker only computes, so a worker that waits was held
 // where there is no CPU for it.
 //
-//   busy_nodes crew THREADS SECONDS      the first thread sleeps, the others work
-//   busy_nodes sleepers THREADS SECONDS  so do three more, which were there before the workers
-//   busy_nodes crowd THREADS SECONDS     two processes come, each onto a CPU of the first worker's node,
-//                                        where they stay
+//   busy_nodes crew THREADS SETTLE_S SECONDS      the first thread sleeps, the others work
+//   busy_nodes sleepers THREADS SETTLE_S SECONDS  so do three more, which were there before the workers
+//   busy_nodes crowd THREADS SETTLE_S SECONDS     two processes come, each onto a CPU of the first worker's node,
+//                                                 where they stay
 //
-// Prints, of the second half of the time: {"waited_percent":[…],"cpu":[…]} by worker.
+// Prints, of the SECONDS after SETTLE_S: {"waited_percent":[…],"cpu":[…]} by worker.
 #include "hazard.h"
 #include <stdatomic.h>
 
 enum { THREADS_MAX = 64, SLEEPERS = 3 };
 
-static atomic_int phase; // 0: working, 1: the second half, 2: over
+static atomic_int phase; // 0: settling, 1: watched, 2: over
 static int nr_threads;
 static double waited_percent[THREADS_MAX];
 static atomic_int cpu_of[THREADS_MAX];
@@ -68,9 +68,9 @@ static pid_t occupy(int cpu) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return fprintf(stderr, "usage: busy_nodes crew|sleepers|crowd THREADS SECONDS\n"), 2;
+    if (argc != 5) return fprintf(stderr, "usage: busy_nodes crew|sleepers|crowd THREADS SETTLE_S SECONDS\n"), 2;
     nr_threads = atoi(argv[2]);
-    int seconds = atoi(argv[3]);
+    int settle_s = atoi(argv[3]), seconds = atoi(argv[4]);
     must(nr_threads > 0 && nr_threads <= THREADS_MAX, "threads");
     pthread_t thread[THREADS_MAX], sleeper;
     for (int i = 0; i < SLEEPERS && !strcmp(argv[1], "sleepers"); i++)
@@ -83,9 +83,9 @@ int main(int argc, char **argv) {
         int cpu = cpu_of[0] & ~1;
         for (int i = 0; i < 2; i++) crowd[i] = occupy(cpu + i);
     }
-    nap(500L * seconds);
+    nap(1000L * settle_s);
     phase = 1;
-    nap(500L * seconds);
+    nap(1000L * seconds);
     phase = 2;
     for (int i = 0; i < nr_threads; i++) must(!pthread_join(thread[i], NULL), "join");
     for (int i = 0; i < 2; i++) {

@@ -2,7 +2,7 @@
 //
 //   eighths [MIB [THREADS [WHEN SECONDS]]]        (default: 256 MiB, 8 threads)
 //
-// WHEN: `pool`: the threads begin before there is data, and go over their parts for that long;
+// WHEN: `pool`: the threads begin before there is data, and go over their parts for that long, or until SIGTERM;
 // `roam`: the same, but each goes over the next one's part the next time.
 //
 // Checks every byte, then asks the kernel on which node each page lies, and prints one line of JSON:
@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,12 @@ static unsigned long wrong[THREADS_MAX];
 static pthread_barrier_t all_here;
 static int is_pool, roams, stop;
 static double seconds;
+static volatile sig_atomic_t is_told_to_end;
+
+static void end_soon(int signal) {
+    (void)signal;
+    is_told_to_end = 1;
+}
 
 static uint64_t expected(size_t word) { return word * 0x9E3779B97F4A7C15u + 1; }
 
@@ -72,6 +79,7 @@ static int all_there(void) {
 // A pool may have something marked again at any time, so it is over when all of it was there.
 static int is_over(uint64_t round, double began) {
     if (!is_pool) return round == 1;
+    if (is_told_to_end && seconds > now() - began) seconds = now() - began;
     double over = now() - began - seconds;
     return over >= 0 && (all_there() || over >= 10);
 }
@@ -99,6 +107,7 @@ int main(int argc, char **argv) {
     is_pool = argc > 4 && (!strcmp(argv[3], "pool") || !strcmp(argv[3], "roam"));
     roams = is_pool && !strcmp(argv[3], "roam");
     seconds = argc > 4 ? strtod(argv[4], NULL) : 0;
+    if (is_pool) signal(SIGTERM, end_soon);
     words_per_thread = bytes / sizeof *data / nr_threads / (PAGE / sizeof *data) * (PAGE / sizeof *data);
     size_t words = words_per_thread * nr_threads;
     data = aligned_alloc(PAGE, words * sizeof *data);

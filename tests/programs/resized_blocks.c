@@ -3,7 +3,9 @@
 #include "hazard.h"
 #include <malloc.h>
 
-enum { THREADS = 8, ROUNDS = 10, TIMES = 12, KIB = 1024 };
+enum { THREADS = 8, TIMES = 12, KIB = 1024 };
+
+static int rounds = 10;
 
 static void check_block(const uint64_t *block, size_t words, size_t seed) {
     for (size_t i = 0; i < words; i += 64)
@@ -13,7 +15,7 @@ static void check_block(const uint64_t *block, size_t words, size_t seed) {
 
 static void *work(void *argument) {
     unsigned random = (unsigned)(size_t)argument;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         size_t words = 0, seed = (size_t)rand_r(&random);
         uint64_t *block = NULL;
         for (int times = 0; times < TIMES; times++) {
@@ -33,7 +35,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) rounds = atoi(argv[1]);
     pthread_t threads[THREADS];
     // As it begins; what is freed would raise it.
     mallopt(M_MMAP_THRESHOLD, 128 * KIB);

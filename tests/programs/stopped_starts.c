@@ -2,7 +2,7 @@
 // killed before they may go on.
 #include "hazard.h"
 
-enum { PROGRAMS = 200, KILLED_EACH = 2, PATIENCE_S = 8 };
+enum { KILLED_EACH = 2, PATIENCE_S = 8 };
 
 static void *toucher(void *memory) {
     check(memory, MIB, "in the thread");
@@ -19,9 +19,10 @@ static void program(void) {
     _exit(0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    int programs = argc > 1 ? atoi(argv[1]) : 200;
     double longest = 0;
-    for (int i = 0; i < PROGRAMS; i++) {
+    for (int i = 0; i < programs; i++) {
         pid_t child = fork_child();
         if (!child) {
             setpgid(0, 0);

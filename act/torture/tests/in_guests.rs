@@ -49,10 +49,12 @@ fn script(options: &str, by_protection: bool, operations: u64) -> String {
         |more: &str| format!("timeout -k 2 {SECONDS} {q} run --quiet {options} {more} -- {p}");
     let run = run_with("");
     for (program, arguments) in HAZARDS {
-        // Where processors are emulated a third of the rounds takes as long.
+        // Where processors are emulated a part of the rounds takes as long.
         let arguments = match *program {
-            "fork_storm" => &["100"],
-            "map_race" => &["150"],
+            "fork_storm" => &["60"],
+            "map_race" => &["100"],
+            "resized_blocks" => &["4"],
+            "stopped_starts" => &["80"],
             _ => *arguments,
         };
         let call = format!("{program} {}", arguments.join(" "));
@@ -67,7 +69,7 @@ fn script(options: &str, by_protection: bool, operations: u64) -> String {
     if by_protection {
         add("helper_killed --holds-nothing", &format!("{run}/helper_killed --holds-nothing"));
     }
-    add("going_home", &format!("{}/going_home 500", run_with("--helper-idle-ms 1")));
+    add("going_home", &format!("{}/going_home 200", run_with("--helper-idle-ms 1")));
     add("openmp", &format!("env OMP_PLACES=cores OMP_PROC_BIND=close {run}/openmp_places"));
     add("numactl", &format!("numactl --cpunodebind=1 --membind=2 {run}/bound_outside"));
     add("cpuset", &format!("sh -c '{IN_A_CPUSET}; exec {run}/bound_outside'"));

@@ -45,7 +45,7 @@ fn own(lines: &[Value]) -> &Value {
 
 #[test]
 fn a_counter_is_named_with_the_code_that_counts_on_6_1() {
-    let Some(found) = lines("6.1", "counter", "20000") else { return };
+    let Some(found) = lines("6.1", "counter", "100000") else { return };
     let line = own(&found);
     assert_eq!(text(&line["nature"]), "shared", "{line}");
     let word = &line["words"][0];

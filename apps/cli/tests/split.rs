@@ -10,8 +10,13 @@ use serde_json::Value;
 const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 eighths=$3
     cd /tmp && echo 1 > /proc/sys/kernel/numa_balancing
-    $eighths 64 8 pool 75 > parts & pid=$!
+    # How long it takes until enough touches were seen depends on how fast the guest is.
+    until_said() { for look in $(seq 120); do grep -sq "$1" $2 && break; sleep 1.5; done; }
+    $eighths 64 8 pool 240 > parts & pid=$!
     $quartierd --apply --journal journal --log log > said 2>&1 & daemon=$!
+    until_said ^Split said
+    sleep 6
+    kill -TERM $pid
     wait $pid || echo "a byte was wrong"
     kill -TERM $daemon
     wait $daemon || echo "quartierd ended with $?"
@@ -21,16 +26,17 @@ const SCRIPT: &str = r#"
     grep '^Split' said | sed 's/^/said /'
     grep '^left' said | sort | uniq -c | sed 's/^/why /'
     echo 0 > /proc/sys/kernel/numa_balancing
-    $eighths 64 8 pool 15 > /dev/null & pid=$!
+    $eighths 64 8 pool 240 > /dev/null & pid=$!
     $quartierd > blind 2>&1 & daemon=$!
-    wait $pid
-    kill -TERM $daemon
+    until_said kernel.numa_balancing blind
+    kill -TERM $pid $daemon
+    wait $pid $daemon
     grep 'kernel.numa_balancing' blind | head -n 1 | sed 's/^/blind /'
 "#;
 
 fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("eighths")];
-    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
+    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "500"];
     let Some((text, said)) = common::script_in_guest(kernel, options, SCRIPT, programs) else {
         return;
     };
