@@ -4,6 +4,7 @@
 mod common;
 
 use std::process::Command;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -13,40 +14,92 @@ const WAITED_PERCENT_MAX: f64 = 15.0;
 /// One that shares two CPUs with two others waits for a third of the time.
 const HINDERED_PERCENT_MIN: f64 = 25.0;
 
-/// Runs a script in a guest; gives what it printed.
-fn in_guest(kernel: &str, programs: &[&str], script: &str) -> Option<String> {
-    let programs = programs.iter().map(|name| common::program(name));
-    let options = ["--nodes", "4", "--cpus-per-node", "2", "--timeout", "300"];
-    let given = [common::quartier().clone()].into_iter().chain(programs);
-    let (text, said) = common::script_in_guest(kernel, options, script, given)?;
-    println!("kernel {kernel}: {said}");
-    Some(text)
+/// What a guest printed in each of these parts; all of them in one, as to boot it takes as long as the work. $1 is the command,
+/// $2 and $3 are the programs.
+struct Guest {
+    kernel: &'static str,
+    parts: OnceLock<Option<String>>,
 }
 
-/// What `busy_nodes` says of each of its runs, with how often a thread was moved.
-fn busy_nodes(kernel: &str, runs: &[&str]) -> Option<Vec<(f64, u64)>> {
-    let run = |options_and_arguments: &&str| {
-        let (options, arguments) = options_and_arguments.split_once(" -- ").unwrap();
+static OLDEST: Guest = Guest { kernel: "6.1", parts: OnceLock::new() };
+static NEWEST: Guest = Guest { kernel: "7.3", parts: OnceLock::new() };
+
+impl Guest {
+    /// What was printed in a part; `None`: no guest can be booted here.
+    fn part(&self, name: &str) -> Option<Vec<&str>> {
+        let text = self.parts.get_or_init(|| {
+            let programs = ["busy_nodes", "own_affinity"].map(common::program);
+            let given = [common::quartier().clone()].into_iter().chain(programs);
+            let options = ["--nodes", "4", "--cpus-per-node", "2", "--timeout", "500"];
+            let parts = [balanced(), GIVEN.to_owned(), OWN.to_owned()].concat();
+            let (text, said) = common::script_in_guest(self.kernel, options, &parts, given)?;
+            println!("kernel {}: {said}\n{text}", self.kernel);
+            Some(text)
+        });
+        Some(common::lines(text.as_deref()?, name))
+    }
+
+    /// What `busy_nodes` says of each of its runs, with how often a thread was moved.
+    fn balanced(&self) -> Option<Vec<(f64, u64)>> {
+        let lines: Vec<Value> = self
+            .part("balanced")?
+            .into_iter()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let answers = lines.chunks(2).map(|pair| {
+            let waited = pair[0]["waited_percent"].as_array().unwrap();
+            let most = waited.iter().map(|percent| percent.as_f64().unwrap()).fold(0.0, f64::max);
+            (most, pair[1]["total"]["thread_moves"].as_u64().unwrap())
+        });
+        Some(answers.collect())
+    }
+}
+
+/// The same work where threads stay, and wait, and where they are balanced: there none waits. And one where all CPUs are
+/// busy.
+fn balanced() -> String {
+    let runs = WORKS.map(|work| {
+        [STAYS, BALANCED]
+            .map(|(period_ms, time)| format!("--balance {period_ms} -- $2 {work} {time}"))
+    });
+    let runs = runs.iter().flatten().map(String::as_str).chain([CREW]);
+    let run = |run: &str| {
         format!(
-            "$1 run --quiet {options} --report /tmp/report -- $2 {arguments} && \
-             tr -d '\\n' < /tmp/report && echo"
+            "$1 run --quiet --report /tmp/report {run} > /tmp/said || exit 9\n\
+             sed 's/^/balanced /' /tmp/said\n\
+             echo \"balanced $(tr -d '\\n' < /tmp/report)\"\n"
         )
     };
-    let script: Vec<_> = runs.iter().map(run).collect();
-    let text = in_guest(kernel, &["busy_nodes"], &script.join(" && "))?;
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let answers = lines.chunks(2).map(|pair| {
-        let waited = pair[0]["waited_percent"].as_array().unwrap();
-        let most = waited.iter().map(|percent| percent.as_f64().unwrap()).fold(0.0, f64::max);
-        (most, pair[1]["total"]["thread_moves"].as_u64().unwrap())
-    });
-    Some(answers.collect())
+    runs.map(run).collect()
 }
+
+/// `taskset` inside the run: its threads are moved too, but not out of what it gives them.
+const GIVEN: &str = "
+    $1 run --quiet --balance 10 -- taskset -c 0-3 $2 sleepers 6 2 2 > /tmp/said || exit 9
+    sed 's/^/given /' /tmp/said
+    $1 run --quiet --balance 10 -- taskset -c 0-4 $2 crowd 3 3 3 > /tmp/said || exit 9
+    sed 's/^/given /' /tmp/said
+";
+
+/// While the launcher looks as often as it can, and when somebody kills it.
+const OWN: &str = "
+    $1 run --quiet --balance 1 --report /tmp/report -- $3 > /tmp/said || exit 9
+    sed 's/^/own /' /tmp/said
+    echo \"own $(tr -d '\\n' < /tmp/report)\"
+    rm /tmp/said
+    $1 run --quiet --balance 1 -- $3 > /tmp/said &
+    sleep 3
+    kill -9 $!
+    n=0
+    while [ ! -s /tmp/said ] && [ $n -lt 100 ]; do sleep 1; n=$((n + 1)); done
+    sed 's/^/own /' /tmp/said
+";
 
 /// Four threads sleep where the tree counts them, and eight work on eight CPUs.
 const BESIDE_SLEEPERS: &str = "sleepers 8";
 /// Two processes with an affinity of their own come onto the CPUs of a worker's node.
 const IN_A_CROWD: &str = "crowd 3";
+const WORKS: [&str; 2] = [BESIDE_SLEEPERS, IN_A_CROWD];
 
 /// Until nobody waits any more: a launcher that looks for a hundredth of the time looks once a second in a slow guest,
 /// and moves a thread after three looks.
@@ -54,20 +107,14 @@ const STAYS: (&str, &str) = ("0", "1 2");
 const BALANCED: (&str, &str) = ("100", "8 2");
 
 /// Twice as many threads as CPUs: where there is nothing better, a thread stays.
-const CREW: &str = "--balance 100 -- crew 16 3 3";
+const CREW: &str = "--balance 100 -- $2 crew 16 3 3";
 
-/// The same work where threads stay, and wait, and where they are balanced: there none waits. And one where all CPUs are
-/// busy. All in one guest: to boot it takes as long as the work.
-fn check_balanced(kernel: &str) {
-    let works = [BESIDE_SLEEPERS, IN_A_CROWD];
-    let runs = works.map(|work| {
-        [STAYS, BALANCED].map(|(period_ms, time)| format!("--balance {period_ms} -- {work} {time}"))
-    });
-    let runs: Vec<_> = runs.iter().flatten().map(String::as_str).chain([CREW]).collect();
-    let Some(mut answers) = busy_nodes(kernel, &runs) else { return };
+fn check_balanced(guest: &Guest) {
+    let Some(mut answers) = guest.balanced() else { return };
+    assert_eq!(answers.len(), 2 * WORKS.len() + 1, "{answers:?}");
     let (waited, moved) = answers.pop().unwrap();
     assert!(waited > HINDERED_PERCENT_MIN && moved <= 2, "{CREW}: {waited} % {moved}");
-    for (work, pair) in works.iter().zip(answers.chunks(2)) {
+    for (work, pair) in WORKS.iter().zip(answers.chunks(2)) {
         let [(stays, moved), (balanced, moved_then)] = pair[..] else { panic!("{answers:?}") };
         assert!(stays > HINDERED_PERCENT_MIN, "{work}: nothing to see: {answers:?}");
         assert_eq!(moved, 0, "{work}");
@@ -78,28 +125,26 @@ fn check_balanced(kernel: &str) {
 
 #[test]
 fn workers_do_not_wait_and_nobody_moves_for_nothing_on_6_1() {
-    check_balanced("6.1");
+    check_balanced(&OLDEST);
 }
 
 #[test]
 fn workers_do_not_wait_and_nobody_moves_for_nothing_on_7_3() {
-    check_balanced("7.3");
+    check_balanced(&NEWEST);
 }
 
-/// `taskset` inside the run: its threads are moved too, but not out of what it gives them.
 #[test]
 fn threads_stay_on_the_cpus_that_somebody_gave_their_process() {
-    let script = "$1 run --quiet --balance 10 --report /tmp/report -- \
-                    taskset -c 0-3 $2 sleepers 6 2 2 && \
-                  $1 run --quiet --balance 10 -- taskset -c 0-4 $2 crowd 3 3 3";
-    let Some(text) = in_guest("7.3", &["busy_nodes"], script) else { return };
-    for (line, cpus) in text.lines().zip([0..4, 0..5]) {
-        let answer: Value = serde_json::from_str(line).unwrap();
-        let at: Vec<_> =
-            answer["cpu"].as_array().unwrap().iter().map(|cpu| cpu.as_u64().unwrap()).collect();
-        assert!(at.iter().all(|cpu| cpus.contains(cpu)), "{answer}");
+    for guest in [&OLDEST, &NEWEST] {
+        let Some(lines) = guest.part("given") else { return };
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for (line, cpus) in lines.iter().zip([0..4, 0..5]) {
+            let answer: Value = serde_json::from_str(line).unwrap();
+            let at: Vec<_> =
+                answer["cpu"].as_array().unwrap().iter().map(|cpu| cpu.as_u64().unwrap()).collect();
+            assert!(at.iter().all(|cpu| cpus.contains(cpu)), "{answer}");
+        }
     }
-    assert_eq!(text.lines().count(), 2, "{text}");
 }
 
 /// A run of more threads in all than there are seats, 64 at a time.
@@ -122,22 +167,16 @@ fn what_was_kept_for_threads_is_free_when_their_process_ends() {
     }
 }
 
-/// Also while the launcher looks as often as it can, and when somebody kills it.
 #[test]
 fn an_affinity_that_the_program_sets_stays() {
-    let script = "
-        $1 run --quiet --balance 1 --report /tmp/report -- $2 || exit 1
-        tr -d '\\n' < /tmp/report && echo
-        $1 run --quiet --balance 1 -- $2 > /tmp/said &
-        sleep 3
-        kill -9 $!
-        n=0
-        while [ ! -s /tmp/said ] && [ $n -lt 100 ]; do sleep 1; n=$((n + 1)); done
-        cat /tmp/said";
-    for kernel in ["6.1", "7.3"] {
-        let Some(text) = in_guest(kernel, &["own_affinity"], script) else { return };
-        assert_eq!(text.lines().filter(|line| line.starts_with("ok: 288 ")).count(), 2, "{text}");
-        let report = text.lines().find(|line| line.starts_with('{')).unwrap();
+    for guest in [&OLDEST, &NEWEST] {
+        let Some(lines) = guest.part("own") else { return };
+        assert_eq!(
+            lines.iter().filter(|line| line.starts_with("ok: 288 ")).count(),
+            2,
+            "{lines:?}"
+        );
+        let report = lines.iter().find(|line| line.starts_with('{')).unwrap();
         let total = serde_json::from_str::<Value>(report).unwrap()["total"].clone();
         let of = |what: &str| total[what].as_u64().unwrap();
         let held = of("threads_settled") + of("thread_moves");

@@ -11,6 +11,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// A small guest, for what does not depend on its size.
+const SMALL: [&str; 4] = ["--nodes", "2", "--cpus-per-node", "1"];
+
 fn compare(args: &[&str]) -> Command {
     let mut command = Command::new(common::quartier());
     command.args(["lab", "compare"]).args(args);
@@ -56,7 +59,7 @@ fn policies_are_compared_by_what_they_move() {
         ["--kernel", "7.3", "--timeout", "400", "--phase", "parallel", "--slow-clocks=auto"];
     let options = ["--runs", "1", "--hand", "numactl --interleave=0,1", "--recordings", &kept];
     let outputs = ["--report", &report, "--html", &page, "--"];
-    let command = [program.to_str().unwrap(), "32", "8"];
+    let command = [program.to_str().unwrap(), "16", "8"];
     let output = run(&[&guest[..], &options, &outputs, &command].concat());
     let text = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -161,7 +164,7 @@ fn what_cannot_be_counted_is_told_and_the_rest_is_compared() {
     let options = ["--policies", "first-touch,interleave,numad,hand", "--runs", "1"];
     let script = "if grep -q interleave /proc/self/numa_maps; then echo broken >&2; exit 5; fi";
     let command = ["--report", report, "--kernel", "6.12", "--", "sh", "-c", script];
-    let args = [&by_hand[..], &options, &command].concat();
+    let args = [&by_hand[..], &SMALL, &options, &command].concat();
     let output = compare(&args).env("PATH", path).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let report = read(report);
@@ -192,7 +195,7 @@ fn where_all_fails_the_reason_is_told_once() {
     let script = "echo first >&2; echo it broke >&2; exit 3";
     let options = ["--policies", "first-touch,numa-balancing", "--recordings", kept];
     let command = ["--kernel", "7.3", "--", "sh", "-c", script];
-    for args in [[&options[..], &command].concat(), vec!["--from", kept]] {
+    for args in [[&SMALL[..], &options, &command].concat(), vec!["--from", kept]] {
         let output = run(&args);
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{text}");
@@ -217,7 +220,7 @@ fn an_interrupt_ends_everything() {
     let rw = format!("--rw={}", folder.path().display());
     let options = ["--policies", "first-touch", "--runs", "3", "--recordings", &kept, &rw];
     let command = ["--kernel", "6.12", "--", "sh", "-c", &script];
-    let mut child = compare(&[&options[..], &command].concat()).spawn().unwrap();
+    let mut child = compare(&[&SMALL[..], &options, &command].concat()).spawn().unwrap();
     while !Path::new(&format!("{started}.2")).exists() {
         if child.try_wait().unwrap().is_some() {
             panic!("it has ended before: {:?}", child.wait_with_output().unwrap());

@@ -141,7 +141,7 @@ fn guests_of_eight_cpus_are_counted_again_and_again() {
     if !common::can_boot("6.12") {
         return;
     }
-    let rounds = std::env::var("QUARTIER_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap());
+    let rounds = std::env::var("QUARTIER_TEST_ROUNDS").map_or(2, |n| n.parse().unwrap());
     let folder = TempDir::new().unwrap();
     let program = common::program("eighths");
     let command = [program.to_str().unwrap(), "4", "8"];
@@ -163,7 +163,8 @@ fn what_was_recorded_is_reported_again() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let recording = path("recording.json");
-    let args = ["--kernel", "6.12", "--recording", &recording];
+    let args =
+        ["--kernel", "6.12", "--nodes", "2", "--cpus-per-node", "1", "--recording", &recording];
     let (first, _) = counted(folder.path(), &args, &["/bin/true"]);
     let (again, page, drawings) = (path("again.json"), path("page.html"), path("drawings"));
     let output =

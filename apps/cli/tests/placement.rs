@@ -104,7 +104,7 @@ fn check(kernel: &str, checks: &[Check]) {
     }
 }
 
-const EIGHTHS: Run = Run::of("eighths", "256 8");
+const EIGHTHS: Run = Run::of("eighths", "128 8");
 
 /// Under first touch and interleaved a quarter of the pages is right by chance.
 fn is_by_chance(ran: &Ran) -> bool {

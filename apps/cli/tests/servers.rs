@@ -28,7 +28,7 @@ fn counted(kernel: &str, load: &str, server: &[&str]) -> (Value, Output) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("report.json");
     let file = file.to_str().unwrap();
-    let options = ["--kernel", kernel, "--timeout", "400", "--report", file];
+    let options = ["--kernel", kernel, "--nodes", "2", "--timeout", "400", "--report", file];
     // Pages that the kernel moves are in a cache when the program reads them.
     let options = [&options[..], &["--kernel-arg", "numa_balancing=disable"]].concat();
     let output = count(&options, load, server);
