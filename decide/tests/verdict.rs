@@ -114,6 +114,7 @@ impl Story {
             nr_faults: None,
             nr_disk_faults: None,
             profile: Some(profile),
+            counted: None,
         }
     }
 }

@@ -7,8 +7,10 @@ mod doctor;
 mod fetch;
 mod guest;
 mod hidden;
+mod one_run;
 mod outputs;
 mod run;
+mod scale;
 mod simulate;
 
 use std::io::{self, Write};
@@ -54,6 +56,12 @@ enum Command {
     /// not shown. What fails under one policy is absent there, with the reason; if all fail, the exit status
     /// is 1.
     Compare(Box<compare::Args>),
+    /// Count a program on more and more CPUs of guests, and name the lines of memory that stop it from scaling
+    ///
+    /// What `quartier scale` does on this machine's CPUs, for machines with more of them: each run is a guest of its own,
+    /// where every access of memory is counted. Times are modelled; which lines CPUs take from each other, how often for
+    /// each unit of work, what lies there and whose code it is are counted.
+    Scale(Box<scale::Args>),
     /// Check everything the lab needs, and say how to get what is missing
     Doctor(doctor::Args),
     /// Fetch kernels and QEMU ahead, for use without a network
@@ -76,6 +84,7 @@ impl Args {
             Command::Run(args) => args.run(),
             Command::Count(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Scale(args) => args.run(),
             Command::Doctor(args) => args.run(),
             Command::Fetch(args) => args.run(),
             Command::Kernels(args) => args.run(),

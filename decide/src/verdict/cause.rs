@@ -18,6 +18,10 @@ pub enum Class {
     Imbalance,
     /// The kernel works longer for each unit.
     KernelPath,
+    /// Memory is on other nodes.
+    RemoteMemory,
+    /// Memory or a link is as busy as it can be.
+    MemoryBandwidth,
     /// The program waits for whoever gives it work.
     ClientLimited,
     /// The program waits for a disk.
@@ -37,6 +41,8 @@ impl Class {
             Self::SerialPart => "serial part",
             Self::Imbalance => "imbalance",
             Self::KernelPath => "kernel path",
+            Self::RemoteMemory => "remote memory",
+            Self::MemoryBandwidth => "memory bandwidth",
             Self::ClientLimited => "client-limited",
             Self::Disk => "disk",
             Self::Sleep => "sleep",
@@ -64,6 +70,13 @@ impl Class {
             Self::KernelPath => {
                 "call it less often, or on something that is not shared: SO_REUSEPORT for accept, a file or an \
                  arena for each thread, huge pages for faults"
+            }
+            Self::RemoteMemory => {
+                "`quartier run`: pages go to the nodes of the threads that use them (next touch); or a copy for each node"
+            }
+            Self::MemoryBandwidth => {
+                "spread the data over all nodes' memory (`quartier run`, numactl --interleave), or touch less of it for \
+                 each unit"
             }
             Self::ClientLimited => "more load: more clients, or connections, or a faster generator",
             Self::Disk => "tmpfs or a faster disk, to see what the program itself can do",

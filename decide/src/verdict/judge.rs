@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::cause::Class;
 use super::growth::{Growth, growth};
 use super::names::{Waits, is_kernel_lock, is_plumbing};
-use super::study::{Cost, Point, Profile, Run, Sharing, Study};
+use super::study::{Cost, Counted, Point, Profile, Run, Sharing, Spent, Study};
 use super::suspects::{Suspect, Suspects, site};
 
 /// Scaling lost below this part of the CPU time is none that anybody should act on.
@@ -20,6 +20,10 @@ const CHANCE_MAX: f64 = 0.05;
 const SHARED_MIN: f64 = 0.25;
 /// Of the CPU time that others took at a point: beyond, it is said.
 const STOLEN_NOTED: f64 = 0.05;
+/// In the mean of a run: memory or links that are so busy have others wait.
+const SATURATED_PERCENT: f64 = 70.0;
+/// Of commands: beyond, stalls are mostly for what is far.
+const REMOTE_PERCENT: f64 = 50.0;
 const FRAMES_SHOWN: usize = 12;
 
 /// In a word.
@@ -139,12 +143,16 @@ impl Verdict {
         if let Some(first) = self.culprits.first().and_then(|culprit| culprit.class) {
             self.sentences.push(format!("Known cure: {}.", first.cure()));
         } else {
-            self.sentences.push(self.nothing_named());
+            self.sentences.push(self.nothing_named(study));
         }
     }
 
-    fn nothing_named(&self) -> String {
+    fn nothing_named(&self, study: &Study) -> String {
         match self.undetermined.first() {
+            Some(place) if study.is_modelled => format!(
+                "Nothing is named: {:.0} % of what is lost is {}, and which code or variable that is of was not counted.",
+                place.share_percent, place.function
+            ),
             Some(place) => format!(
                 "Nothing is named: `{}` costs more for each unit ({:.0} % of what is lost), but neither waiting nor a \
                  shared variable was seen there, and whether caches, memory bandwidth, remote memory or the clock of \
@@ -215,15 +223,15 @@ fn excuse(lost: &Lost) -> String {
 fn headline(lost: &Lost, outcome: Outcome, study: &Study) -> String {
     let Lost { from_cpus, to_cpus, per_unit_s, percent } = lost;
     let error = 100.0 * per_unit_s.error / per_unit_s.to;
-    let unit = &study.unit;
+    let (unit, modelled) = (&study.unit, if study.is_modelled { "modelled " } else { "" });
     match outcome {
         Outcome::Loses => format!(
-            "On {to_cpus} CPUs each {unit} takes {:.2} times the CPU time that it takes on {from_cpus}: {percent:.0} % \
+            "On {to_cpus} CPUs each {unit} takes {:.2} times the {modelled}CPU time that it takes on {from_cpus}: {percent:.0} % \
              (±{error:.0}) of the {to_cpus} CPUs' time is lost.",
             per_unit_s.to / per_unit_s.from
         ),
         Outcome::Scales => format!(
-            "It scales: on {to_cpus} CPUs each {unit} takes {:.2} times the CPU time that it takes on {from_cpus} \
+            "It scales: on {to_cpus} CPUs each {unit} takes {:.2} times the {modelled}CPU time that it takes on {from_cpus} \
              (±{:.2}).",
             per_unit_s.to / per_unit_s.from,
             per_unit_s.error / per_unit_s.from
@@ -312,6 +320,7 @@ fn table(study: &Study, suspects: &Suspects, point: &Point) -> BTreeMap<Suspect,
 /// What is seen of a suspect in the runs on the most CPUs.
 struct Evidence<'a> {
     study: &'a Study,
+    point: &'a Point,
     seconds: f64,
     by_sharing: BTreeMap<Option<Sharing>, f64>,
     /// The cost that is the largest of its.
@@ -320,7 +329,8 @@ struct Evidence<'a> {
 
 impl<'a> Evidence<'a> {
     fn of(study: &'a Study, suspects: &Suspects, suspect: &Suspect, point: &'a Point) -> Self {
-        let mut evidence = Self { study, seconds: 0.0, by_sharing: BTreeMap::new(), largest: None };
+        let mut evidence =
+            Self { study, point, seconds: 0.0, by_sharing: BTreeMap::new(), largest: None };
         let profiles = point.runs.iter().filter_map(|run| run.profile.as_ref());
         for cost in profiles.flat_map(|profile| &profile.costs) {
             let parts = suspects.parts(study, cost);
@@ -355,6 +365,8 @@ impl<'a> Evidence<'a> {
             Suspect::Waits(Waits::Peer) => Some(Class::ClientLimited),
             Suspect::Waits(Waits::Time) => Some(Class::Sleep),
             Suspect::Waits(_) => None,
+            Suspect::Spent(Spent::Stalls) => self.stalls(),
+            Suspect::Spent(_) => None,
             Suspect::Code(..) => {
                 let of = |sharing| self.by_sharing.get(&Some(sharing)).copied().unwrap_or_default();
                 let (word, line) = (of(Sharing::Word), of(Sharing::Line));
@@ -369,6 +381,24 @@ impl<'a> Evidence<'a> {
         }
     }
 
+    /// What CPUs wait for memory for, if there is one reason.
+    fn stalls(&self) -> Option<Class> {
+        let counted: Vec<&Counted> =
+            self.point.runs.iter().filter_map(|run| run.counted.as_ref()).collect();
+        let mean = |of: fn(&Counted) -> f64| {
+            counted.iter().map(|counted| of(counted)).sum::<f64>() / counted.len().max(1) as f64
+        };
+        let remote_percent = |counted: &Counted| {
+            let all = counted.nr_local + counted.nr_remote;
+            100.0 * counted.nr_remote as f64 / all.max(1) as f64
+        };
+        if mean(|counted| counted.busiest_percent) >= SATURATED_PERCENT {
+            Some(Class::MemoryBandwidth)
+        } else {
+            (mean(remote_percent) >= REMOTE_PERCENT).then_some(Class::RemoteMemory)
+        }
+    }
+
     fn culprit(&self, suspect: &Suspect, per_unit_s: Growth, lost: &Lost) -> Culprit {
         let largest = self.largest.map(|(cost, _)| cost);
         let frames = || largest.into_iter().flat_map(|cost| self.study.stack(cost));
@@ -377,6 +407,8 @@ impl<'a> Evidence<'a> {
         let (function, object) = match suspect {
             Suspect::Lock(lock) => (place(), Some(lock.clone())),
             Suspect::Code(function, object) => (function.clone(), object.clone()),
+            // In a guest there is no more of a stack than that.
+            Suspect::Kernel(entry, function) if entry == function => (function.clone(), None),
             Suspect::Kernel(entry, function) => {
                 (format!("{} of {function}", self.kernel(entry)), None)
             }
@@ -384,6 +416,7 @@ impl<'a> Evidence<'a> {
                 (function.clone(), None)
             }
             Suspect::Waits(waits) => (format!("{}, waiting for {}", place(), waits.words()), None),
+            Suspect::Spent(spent) => (spent.words().to_owned(), None),
         };
         let own = if object.is_some() { place() } else { function.clone() };
         let lines = frames().filter(|frame| frame.function == own);
@@ -459,6 +492,12 @@ impl Culprit {
                 "the parts that threads get in `{function}`{at} are uneven: CPUs wait for the last"
             ),
             Some(Class::KernelPath) => format!("the kernel takes longer for {function}{at}"),
+            Some(Class::RemoteMemory) => {
+                "CPUs wait longer for memory, and most of it is on other nodes".to_owned()
+            }
+            Some(Class::MemoryBandwidth) => {
+                "CPUs wait longer for memory, as a node's or a link is busy all the time".to_owned()
+            }
             Some(Class::ClientLimited | Class::Disk | Class::Sleep) | None => {
                 format!("{function}{at}")
             }
@@ -469,6 +508,13 @@ impl Culprit {
 
 fn notes(study: &Study) -> Vec<String> {
     let mut notes = Vec::new();
+    if study.is_modelled {
+        notes.push(
+            "Times are modelled from what was counted in guests, not measured. A run takes as long as the CPU that has \
+             most to do; what threads sleep for is not in it."
+                .to_owned(),
+        );
+    }
     for point in &study.points {
         let stolen: f64 =
             point.runs.iter().filter_map(|run| run.profile.as_ref()).map(|of| of.stolen_s).sum();

@@ -16,6 +16,9 @@ pub const STUDY_FORMAT: u32 = 1;
 pub struct Study {
     /// What a unit of work is, in words.
     pub unit: String,
+    /// Its times are modelled from what was counted in guests, not measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_modelled: bool,
     /// By CPU count, ascending.
     pub points: Vec<Point>,
     /// Places in code that profiles name.
@@ -58,6 +61,29 @@ pub struct Run {
     pub nr_disk_faults: Option<u64>,
     /// Absent: it was not profiled.
     pub profile: Option<Profile>,
+    /// What a guest's instrument counted; absent: it ran on this machine's CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
+}
+
+/// What was counted of a run in a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counted {
+    /// Instructions of the program, on all CPUs.
+    pub nr_instructions: u64,
+    /// Time that these take by themselves, modelled.
+    pub instructions_s: f64,
+    /// Stalls, modelled.
+    pub stalls_s: f64,
+    /// Memory commands that stayed on their node.
+    pub nr_local: u64,
+    /// And those that left it.
+    pub nr_remote: u64,
+    /// Lines that CPUs took from each other.
+    pub nr_taken: u64,
+    /// How busy the memory of a node or a link between two was in the mean, that which was busiest; modelled.
+    pub busiest_percent: f64,
 }
 
 /// Where the time of a run went.
@@ -95,6 +121,9 @@ pub struct Cost {
     /// Threads wait here, for this; absent: they run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
+    /// What time in a guest went into that no place is known of; absent: it is this place's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
     /// Looks that found it running.
     pub nr_samples: u64,
     /// It ran.
@@ -107,6 +136,18 @@ pub struct Cost {
     pub waited_s: f64,
 }
 
+/// What modelled time goes into, all places together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spent {
+    /// Executing instructions.
+    Instructions,
+    /// Waiting for caches and memory, but for lines that other CPUs had.
+    Stalls,
+    /// Nothing, on CPUs that have less to do than the one that has most.
+    Nothing,
+}
+
 /// How threads use a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -117,6 +158,30 @@ pub enum Sharing {
     Word,
     /// Several threads use words of their own, and write.
     Line,
+}
+
+impl Spent {
+    /// In a word or two.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Instructions => "instructions",
+            Self::Stalls => "other stalls",
+            Self::Nothing => "unused",
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Instructions => "more instructions for each unit (work that grows, or spinning)",
+            Self::Stalls => "stalls that no line of memory explains which others had",
+            Self::Nothing => {
+                "CPUs that have less to do than others (a serial part, or uneven parts)"
+            }
+        }
+    }
 }
 
 impl Run {

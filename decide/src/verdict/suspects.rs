@@ -6,7 +6,7 @@ use quartier_model::Frame;
 use serde::{Deserialize, Serialize};
 
 use super::names::{Waits, is_kernel_lock, is_lock, is_plumbing, kernel_entry};
-use super::study::{Cost, Point, Sharing, Study};
+use super::study::{Cost, Point, Sharing, Spent, Study};
 
 /// Who may be the culprit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub enum Suspect {
     Uneven(String),
     /// Nothing runs, and this is waited for.
     Waits(Waits),
+    /// A guest's modelled time that no place is known of.
+    Spent(Spent),
 }
 
 /// A context counts as serial when so much of it runs beside idle CPUs.
@@ -65,6 +67,9 @@ impl Suspects {
     /// A cost's parts, in seconds.
     #[must_use]
     pub fn parts(&self, study: &Study, cost: &Cost) -> Vec<(Suspect, f64)> {
+        if let Some(spent) = cost.spent {
+            return vec![(Suspect::Spent(spent), cost.ran_s + cost.idle_s)];
+        }
         if let Some(waits) = cost.waits {
             let suspect = match waits {
                 Waits::Lock => self.running(study, cost),
@@ -81,6 +86,15 @@ impl Suspects {
         if self.is_of_lock(study, cost, &site, object) {
             let lock = object.or_else(|| self.lock_of.get(&site));
             return lock.map_or(Suspect::LockIn(site), |lock| Suspect::Lock(lock.clone()));
+        }
+        if let (Some(word), Some(_)) = (object, cost.sharing)
+            && let Some(leaf) = study.stack(cost).next_back().filter(|leaf| leaf.is_kernel())
+        {
+            // A word of the kernel's with a name: its lock, or what it counts in.
+            return match is_kernel_lock(leaf) {
+                true => Suspect::Lock(word.clone()),
+                false => Suspect::Code(leaf.function.clone(), Some(word.clone())),
+            };
         }
         match kernel_entry(study.stack(cost)) {
             Some(entry) => Suspect::Kernel(entry, site),

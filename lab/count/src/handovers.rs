@@ -21,6 +21,9 @@ pub struct Handed {
     pub access: Access,
     /// So often, at least.
     pub count: u64,
+    /// What that has stalled the CPU for, in thousandths of a cycle. Modelled.
+    #[serde(default)]
+    pub modelled_stall_millicycles: u64,
 }
 
 /// All that was taken.
@@ -31,6 +34,9 @@ pub struct Handovers {
     pub total: u64,
     /// And for anybody else, the kernel's own threads say, and CPUs that were idle.
     pub of_the_rest: u64,
+    /// What all that was taken for the program has stalled its CPUs for, in thousandths of a cycle. Modelled.
+    #[serde(default)]
+    pub modelled_stall_millicycles: u64,
     /// Of which instructions are known that took some more than once, most first.
     pub most: Vec<Handed>,
 }

@@ -29,6 +29,9 @@ pub struct Lines {
     pub taken: u64,
     /// And for anybody else: none of those is below.
     pub taken_by_the_rest: u64,
+    /// What all that was taken for the program has stalled its CPUs for, cycles. Modelled.
+    #[serde(default)]
+    pub modelled_stall_cycles: u64,
     /// Those that were taken most.
     pub most: Vec<ContendedLine>,
 }
@@ -75,16 +78,31 @@ pub struct Word {
 pub struct Taker {
     /// If anybody has a name for it.
     pub function: Option<String>,
+    /// File name of the program or library that it is of, or `[kernel]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
     /// To do what.
     pub access: Access,
     /// So often.
     pub taken: u64,
+    /// What that has stalled CPUs for, cycles. Modelled.
+    #[serde(default)]
+    pub modelled_stall_cycles: u64,
+}
+
+/// Where code is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodePlace {
+    /// Its function.
+    pub function: String,
+    /// File name of the program or library, or `[kernel]`.
+    pub module: String,
 }
 
 /// What names addresses: of a process, or of the kernel.
 pub trait Naming {
     /// The function that an instruction is of.
-    fn function(&mut self, process: Option<u32>, address: u64) -> Option<String>;
+    fn code(&mut self, process: Option<u32>, address: u64) -> Option<CodePlace>;
     /// What lies at an address.
     fn object(&mut self, process: Option<u32>, address: u64) -> Option<String>;
 }
@@ -116,7 +134,12 @@ pub fn most_contended(
             words: words.iter().map(|(at, handed)| word(process, *at, handed, names)).collect(),
         }
     });
-    Lines { taken: handovers.total, taken_by_the_rest: handovers.of_the_rest, most: most.collect() }
+    Lines {
+        taken: handovers.total,
+        taken_by_the_rest: handovers.of_the_rest,
+        modelled_stall_cycles: handovers.modelled_stall_millicycles / 1000,
+        most: most.collect(),
+    }
 }
 
 /// How often, all together.
@@ -165,11 +188,25 @@ fn word(process: Option<u32>, address: u64, handed: &[&Handed], names: &mut dyn 
     let mut takers: Vec<Taker> = Vec::new();
     for handed in handed {
         // Whose instruction it is, the memory's process or the kernel, its address says.
-        let function = names.function(process, handed.instruction);
-        let same = |taker: &&mut Taker| taker.function == function && taker.access == handed.access;
+        let place = names.code(process, handed.instruction);
+        let (function, module) = place.map(|of| (of.function, of.module)).unzip();
+        let access = handed.access;
+        let same = |taker: &&mut Taker| {
+            (&taker.function, &taker.module, taker.access) == (&function, &module, access)
+        };
+        let (taken, cycles) = (handed.count, handed.modelled_stall_millicycles / 1000);
         match takers.iter_mut().find(same) {
-            Some(taker) => taker.taken += handed.count,
-            None => takers.push(Taker { function, access: handed.access, taken: handed.count }),
+            Some(taker) => {
+                taker.taken += taken;
+                taker.modelled_stall_cycles += cycles;
+            }
+            None => takers.push(Taker {
+                function,
+                module,
+                access,
+                taken,
+                modelled_stall_cycles: cycles,
+            }),
         }
     }
     takers.sort_by_key(|taker| std::cmp::Reverse(taker.taken));
@@ -190,8 +227,9 @@ mod tests {
     struct Made;
 
     impl Naming for Made {
-        fn function(&mut self, _: Option<u32>, address: u64) -> Option<String> {
-            (address != 0).then(|| format!("f{}", address >> 12))
+        fn code(&mut self, _: Option<u32>, address: u64) -> Option<CodePlace> {
+            let function = format!("f{}", address >> 12);
+            (address != 0).then(|| CodePlace { function, module: "program".to_owned() })
         }
 
         fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
@@ -202,12 +240,25 @@ mod tests {
     fn handed(address: u64, instruction: u64, cpu: u16, count: u64) -> Handed {
         let access = Access::Store;
         let thread = 100 + u32::from(cpu);
-        Handed { process: Some(1), thread, address, instruction, cpu, access, count }
+        let modelled_stall_millicycles = 200_000 * count;
+        let process = Some(1);
+        Handed {
+            process,
+            thread,
+            address,
+            instruction,
+            cpu,
+            access,
+            count,
+            modelled_stall_millicycles,
+        }
     }
 
     fn lines(most: Vec<Handed>) -> Vec<ContendedLine> {
         let total = 1000;
-        most_contended(&Handovers { total, of_the_rest: 5, most }, 64, 10, &mut Made).most
+        let modelled_stall_millicycles = 300_000_000;
+        let handovers = Handovers { total, of_the_rest: 5, modelled_stall_millicycles, most };
+        most_contended(&handovers, 64, 10, &mut Made).most
     }
 
     #[test]
@@ -232,6 +283,8 @@ mod tests {
             [(Some("f1"), 590), (Some("f2"), 10)],
             "instructions of one function are one"
         );
+        assert_eq!(word.takers[0].modelled_stall_cycles, 590 * 200);
+        assert_eq!(word.takers[0].module.as_deref(), Some("program"));
         assert_eq!(found[1].address, 0x2000);
     }
 

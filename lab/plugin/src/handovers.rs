@@ -21,50 +21,64 @@ pub struct Taking {
     pub is_measured: bool,
 }
 
+/// How often, and what it cost.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    taking: Taking,
+    count: u64,
+    stall_millicycles: u64,
+}
+
 /// What a CPU took.
 #[derive(Debug)]
 pub struct Takings {
-    entries: Box<[Option<(Taking, u64)>]>,
+    entries: Box<[Option<Entry>]>,
     /// By the program that is measured,
     pub total: u64,
+    /// and what that stalled the CPU for;
+    pub stall_millicycles: u64,
     /// and by anybody else; by what is not kept.
     pub of_the_rest: u64,
 }
 
 impl Default for Takings {
     fn default() -> Self {
-        Self { entries: vec![None; NR_ENTRIES].into_boxed_slice(), total: 0, of_the_rest: 0 }
+        let entries = vec![None; NR_ENTRIES].into_boxed_slice();
+        Self { entries, total: 0, stall_millicycles: 0, of_the_rest: 0 }
     }
 }
 
 impl Takings {
-    /// Notes one. Where all of its places are others', each of those counts one less (Misra and Gries, 1982): whoever takes
+    /// Notes one, which stalled the CPU for so long. Where all of its places are others', each of those counts one less (Misra and Gries, 1982): whoever takes
     /// often stays, and is counted too low by what was seldom at most.
-    pub fn note(&mut self, taking: Taking) {
+    pub fn note(&mut self, taking: Taking, stall_millicycles: u64) {
         if !taking.is_measured {
             self.of_the_rest += 1;
             return;
         }
         self.total += 1;
+        self.stall_millicycles += stall_millicycles;
         let first = place_of(&taking);
         let places = || (0..NR_PLACES).map(|nr| (first + nr) % NR_ENTRIES);
         for at in places() {
             match &mut self.entries[at] {
-                Some((other, count)) if *other == taking => {
-                    *count += 1;
+                Some(entry) if entry.taking == taking => {
+                    entry.count += 1;
+                    entry.stall_millicycles += stall_millicycles;
                     return;
                 }
                 Some(_) => {}
                 entry @ None => {
-                    *entry = Some((taking, 1));
+                    *entry = Some(Entry { taking, count: 1, stall_millicycles });
                     return;
                 }
             }
         }
         for at in places() {
-            if let Some((_, count)) = &mut self.entries[at] {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(entry) = &mut self.entries[at] {
+                entry.stall_millicycles -= entry.stall_millicycles / entry.count;
+                entry.count -= 1;
+                if entry.count == 0 {
                     self.entries[at] = None;
                 }
             }
@@ -73,8 +87,8 @@ impl Takings {
 
     /// What `cpu` took more than once.
     pub fn handed(&self, cpu: u16) -> impl Iterator<Item = Handed> + '_ {
-        self.entries.iter().flatten().filter(|(_, count)| *count > 1).map(
-            move |&(taking, count)| Handed {
+        self.entries.iter().flatten().filter(|entry| entry.count > 1).map(
+            move |&Entry { taking, count, stall_millicycles }| Handed {
                 process: (taking.process != 0).then_some(taking.process),
                 thread: taking.thread,
                 address: taking.address,
@@ -82,6 +96,7 @@ impl Takings {
                 cpu,
                 access: taking.access,
                 count,
+                modelled_stall_millicycles: stall_millicycles,
             },
         )
     }
@@ -113,14 +128,18 @@ mod tests {
     fn what_is_taken_often_is_known_beside_many_that_are_taken_once() {
         let mut takings = Takings::default();
         for nr in 0..200_000_u64 {
-            takings.note(taking(0x1000 + 64 * nr));
-            takings.note(taking(8));
+            takings.note(taking(0x1000 + 64 * nr), 7_000);
+            takings.note(taking(8), 300_000);
         }
         assert_eq!(takings.total, 400_000);
         let most = takings.handed(3).max_by_key(|handed| handed.count).unwrap();
         assert_eq!((most.address, most.cpu, most.process), (8, 3, Some(7)));
         // Eight thousand entries for two hundred thousand words: at most one of 25 beside it is charged to it.
         assert!((150_000..=200_000).contains(&most.count), "{most:?}");
+        // And what it costs is still what each costs.
+        let each = most.modelled_stall_millicycles / most.count;
+        assert!((290_000..=310_000).contains(&each), "{most:?}");
+        assert_eq!(takings.stall_millicycles, 200_000 * 307_000);
     }
 
     #[test]
@@ -136,7 +155,7 @@ mod tests {
             Taking { thread: 9, ..one },
         ];
         for other in others.into_iter().chain(others) {
-            takings.note(other);
+            takings.note(other, 1_000);
         }
         assert_eq!(takings.handed(0).map(|handed| handed.count).collect::<Vec<_>>(), [2; 6]);
         assert!(
@@ -148,9 +167,9 @@ mod tests {
     #[test]
     fn what_was_taken_once_or_by_others_is_not_told() {
         let mut takings = Takings::default();
-        takings.note(taking(8));
+        takings.note(taking(8), 1_000);
         assert_eq!((takings.total, takings.handed(0).count()), (1, 0));
-        (0..3).for_each(|_| takings.note(Taking { is_measured: false, ..taking(16) }));
+        (0..3).for_each(|_| takings.note(Taking { is_measured: false, ..taking(16) }, 9));
         assert_eq!((takings.total, takings.of_the_rest, takings.handed(0).count()), (1, 3, 0));
     }
 }

@@ -16,5 +16,6 @@ mod handovers;
 mod layout;
 mod machine;
 mod report;
+mod steps;
 mod tasks;
 mod walk;

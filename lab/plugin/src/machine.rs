@@ -14,6 +14,7 @@ use crate::code::{Code, Places};
 use crate::ffi::{Cpus, Ram, Register, Registers, Scores};
 use crate::handovers::{Taking, Takings};
 use crate::report;
+use crate::steps::Steps;
 use crate::tasks::{Tasks, Turn};
 use crate::walk::{Memory, Tables};
 
@@ -68,6 +69,8 @@ pub struct Machine {
     checked: check::Found,
     /// What each CPU took from others; each is locked by its own CPU, and once by who writes the result.
     takings: Vec<Mutex<Takings>>,
+    /// How far CPUs are, where they keep in step.
+    steps: Option<Steps>,
 }
 
 /// What a CPU has for itself.
@@ -135,6 +138,7 @@ impl Machine {
                 true => (0..nr_cpus).map(|_| Mutex::default()).collect(),
                 false => Vec::new(),
             },
+            steps: arguments.tells_handovers.then(|| Steps::new(nr_cpus)),
             arguments,
         })
     }
@@ -237,33 +241,60 @@ impl Machine {
         !code.is_on_one_page() || pieces.any(|address| self.system.models(address))
     }
 
-    /// `task` runs on this CPU from now on.
-    pub fn switched(&self, cpu: &mut Cpu, task: u64) {
+    /// `task` runs on CPU `index` from now on.
+    pub fn switched(&self, (index, cpu): (usize, &mut Cpu), task: u64) {
         let is_measured = self.tasks.is_measured(task, &self.ram);
         cpu.model.attribute(Some(if is_measured { Owner::Program } else { Owner::Rest }));
         if self.arguments.tells_handovers {
             let (process, thread) = self.tasks.numbers(task, &self.ram);
             cpu.runs = Runs { process, thread, is_measured };
         }
+        if let Some(steps) = &self.steps {
+            steps.runs(index, is_measured);
+        }
     }
 
-    /// The instruction `code` has accessed `address` on CPU `index`: if that took a line from another CPU, it is noted.
+    /// CPU `index` is about to see what became of its access of `address`: where that is of a line that others take, it waits
+    /// for them before it goes on.
+    #[inline]
+    pub fn keep_in_step(&self, (index, cpu): (usize, &mut Cpu), address: u64) {
+        let Some(steps) = &self.steps else { return };
+        if cpu.runs.is_measured && steps.is_shared(address) {
+            steps.spent(index, cpu.model.modelled_cycles());
+            steps.wait(index, std::thread::yield_now);
+        }
+    }
+
+    /// CPU `index` runs a block: others may be waiting for it to get on.
+    #[inline]
+    pub fn tell_step(&self, (index, cpu): (usize, &mut Cpu)) {
+        if let Some(steps) = self.steps.as_ref().filter(|_| cpu.runs.is_measured) {
+            steps.spent(index, cpu.model.modelled_cycles());
+        }
+    }
+
+    /// The instruction `code` has accessed `address` on CPU `index`, which had stalled for so long before: if that took a line
+    /// from another CPU, it is noted.
     pub fn note_handover(
         &self,
         (index, cpu): (usize, &mut Cpu),
         code: &Code,
-        address: u64,
-        access: Access,
+        (address, access): (u64, Access),
+        stalled_millicycles: u64,
     ) {
         if cpu.model.take_handover().is_none() {
             return;
         }
         let Runs { process, thread, is_measured } = cpu.runs;
+        if let Some(steps) = self.steps.as_ref().filter(|_| is_measured) {
+            steps.share(address);
+        }
         let Some(takings) = self.takings.get(index) else { return };
         let process = if address >> 63 == 0 { process } else { 0 };
         let instruction = cpu.places.known(code).unwrap_or(0);
         let taking = Taking { process, thread, address, instruction, access, is_measured };
-        takings.lock().unwrap_or_else(PoisonError::into_inner).note(taking);
+        let stall = cpu.model.modelled_stall_millicycles().saturating_sub(stalled_millicycles);
+        takings.lock().unwrap_or_else(PoisonError::into_inner).note(taking, stall);
     }
 
     fn handovers(&self) -> Handovers {
@@ -272,6 +303,7 @@ impl Machine {
             let takings = takings.lock().unwrap_or_else(PoisonError::into_inner);
             handovers.total += takings.total;
             handovers.of_the_rest += takings.of_the_rest;
+            handovers.modelled_stall_millicycles += takings.stall_millicycles;
             handovers.most.extend(takings.handed(cpu as u16));
         }
         handovers.most.sort_unstable_by_key(|handed| std::cmp::Reverse(handed.count));

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use quartier_count::{
-    Circumstances, CountMode, Machine, Moment, Naming, Phase, Recording, Taken, most_contended,
+    Circumstances, CodePlace, CountMode, Machine, Moment, Naming, Phase, Recording, Taken,
+    most_contended,
 };
 use quartier_lab::{Exit, Instrument, Report, Request, Spaces};
 use quartier_memmodel::geometry::{Geometry, Preset, Topology};
 use quartier_memmodel::{Layout, LayoutError, Owner, System};
-use quartier_model::Distance;
+use quartier_model::{Distance, Frame};
 use quartier_observe::profile::Names;
 
 use super::guest::GuestArgs;
@@ -57,20 +58,26 @@ struct Counted {
 
 /// Which part of a run.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum PhaseOption {
+pub enum PhaseOption {
     /// From its begin to its end
     Whole,
     /// From its second thread on
     Parallel,
 }
 
+impl From<PhaseOption> for Phase {
+    fn from(option: PhaseOption) -> Self {
+        match option {
+            PhaseOption::Whole => Self::Whole,
+            PhaseOption::Parallel => Self::Parallel,
+        }
+    }
+}
+
 impl CountingArgs {
     /// Which part of a run the report is about.
     pub fn phase(&self) -> Phase {
-        match self.phase {
-            PhaseOption::Whole => Phase::Whole,
-            PhaseOption::Parallel => Phase::Parallel,
-        }
+        self.phase.into()
     }
 }
 
@@ -135,6 +142,25 @@ impl Counting {
             is_repeatable: args.repeatable,
             files: args.with_file.clone(),
         })
+    }
+
+    /// To tell the lines that CPUs take from each other.
+    pub fn of_lines(
+        geometry: String,
+        load: Option<OsString>,
+        phase: PhaseOption,
+        guest: &GuestArgs,
+    ) -> anyhow::Result<Self> {
+        let counted = Counted {
+            geometry,
+            sample: 1,
+            check_translations: false,
+            lines: true,
+            load,
+            repeatable: false,
+            with_file: Vec::new(),
+        };
+        Self::new(&CountingArgs { counted, phase }, guest)
     }
 
     /// Whether an instruction is a nanosecond.
@@ -258,8 +284,9 @@ impl Named {
 }
 
 impl Naming for Named {
-    fn function(&mut self, process: Option<u32>, address: u64) -> Option<String> {
-        self.0.function(process, address).map(|frame| frame.function)
+    fn code(&mut self, process: Option<u32>, address: u64) -> Option<CodePlace> {
+        let Frame { function, module, .. } = self.0.function(process, address)?;
+        Some(CodePlace { function, module })
     }
 
     fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {

@@ -129,6 +129,7 @@ fn run(units: f64, wall_s: f64, before: &Usage, after: &Usage) -> Run {
         nr_faults: Some(since(Usage::minor_page_faults) + since(Usage::major_page_faults)),
         nr_disk_faults: Some(since(Usage::major_page_faults)),
         profile: None,
+        counted: None,
     }
 }
 

@@ -1,12 +1,13 @@
 //! `quartier scale`.
 
+pub mod counted;
 mod diff;
 mod html;
 mod measure;
-mod metric;
-mod report;
+pub mod metric;
+pub mod report;
 mod serve;
-mod sweep;
+pub mod sweep;
 mod text;
 
 use std::ffi::OsString;
@@ -24,7 +25,7 @@ use crate::output::Output;
 use crate::topo::source::{is_dash, print};
 use metric::Metric;
 use report::Report;
-use sweep::{Load, Sweep};
+use sweep::{Load, Sweep, Swept};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +40,8 @@ Examples:
       A server under load: it gets the CPUs that are counted, the load the others
   quartier scale --json report.json --html report.html -- make -j{cpus}
   quartier scale diff before.json after.json
+
+For more CPUs than this machine has: `quartier lab scale`, in guests, counted.
 
 The command finds how many CPUs it has in its affinity (nproc), in {cpus} and in $QUARTIER_CPUS.
 Runs of different CPU counts take turns, so what drifts in the machine drifts over all of them.
@@ -82,15 +85,8 @@ pub struct Args {
     /// Measure only, name nothing
     #[arg(long)]
     no_profile: bool,
-    /// Write the report as JSON, with all that the verdict follows from (-: to the terminal or pipe, instead of text)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the report as a page: figures, profiles side by side, a differential flame graph
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Of resampling, where confidence comes from that [default: random, and said]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0..=u64::MAX))]
-    seed: Option<u64>,
+    #[command(flatten)]
+    reporting: ReportArgs,
     /// The command
     #[arg(value_name = "CMD", required_unless_present = "serve", last = true)]
     command: Vec<OsString>,
@@ -104,11 +100,76 @@ enum Subcommand {
 
 /// `--order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum OrderOption {
+pub enum OrderOption {
     /// A core, a cache, a node is full before the next one is begun
     Pack,
     /// Of what is least used each time
     Spread,
+}
+
+impl From<OrderOption> for Order {
+    fn from(option: OrderOption) -> Self {
+        match option {
+            OrderOption::Pack => Self::Pack,
+            OrderOption::Spread => Self::Spread,
+        }
+    }
+}
+
+/// Where a report goes.
+#[derive(Debug, clap::Args)]
+pub struct ReportArgs {
+    /// Write the report as JSON, with all that the verdict follows from (-: to the terminal or pipe, instead of text)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report as a page: figures, profiles side by side, a differential flame graph
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Of resampling, where confidence comes from that [default: random, and said]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0..=u64::MAX))]
+    seed: Option<u64>,
+}
+
+/// Files that can be written.
+#[derive(Debug)]
+pub struct Reporting {
+    json: Option<Output>,
+    is_json_printed: bool,
+    html: Option<Output>,
+    seed: u64,
+}
+
+impl ReportArgs {
+    /// Opens all of them: what cannot be written is no reason to measure in vain.
+    pub fn open(&self) -> anyhow::Result<Reporting> {
+        let json = self.json.as_deref().filter(|path| !is_dash(path)).map(Output::open);
+        Ok(Reporting {
+            json: json.transpose()?,
+            is_json_printed: self.json.as_deref().is_some_and(is_dash),
+            html: self.html.as_deref().map(Output::open).transpose()?,
+            seed: self.seed.map_or_else(random_seed, Ok)?,
+        })
+    }
+}
+
+impl Reporting {
+    /// Judges what was measured, writes all of it, and gives the exit status.
+    pub fn write(self, swept: Swept, command: &[OsString]) -> anyhow::Result<ExitCode> {
+        let report = Report::new(swept, command, self.seed);
+        let json = serde_json::to_string_pretty(&report)? + "\n";
+        if let Some(html) = self.html {
+            html.write(&html::page(&report))?;
+        }
+        let text = if self.is_json_printed { json.clone() } else { text::print(&report) };
+        print(&text)?;
+        if let Some(file) = self.json {
+            file.write(&json)?;
+        }
+        Ok(match report.verdict.outcome {
+            Outcome::Scales | Outcome::Loses => ExitCode::SUCCESS,
+            Outcome::Unknown => ExitCode::FAILURE,
+        })
+    }
 }
 
 impl Args {
@@ -116,31 +177,9 @@ impl Args {
         if let Some(Subcommand::Diff(args)) = self.command_of {
             return args.run();
         }
-        let json = self.json.as_deref().filter(|path| !is_dash(path)).map(Output::open);
-        let json = json.transpose()?;
-        let html = self.html.as_deref().map(Output::open).transpose()?;
+        let reporting = self.reporting.open()?;
         let sweep = self.sweep()?;
-        let seed = match self.seed {
-            Some(seed) => seed,
-            None => random_seed()?,
-        };
-        let report = Report::new(sweep.run()?, &sweep.command, seed);
-        let text = serde_json::to_string_pretty(&report)? + "\n";
-        if let Some(html) = html {
-            html.write(&html::page(&report))?;
-        }
-        match json {
-            Some(file) => file.write(&text)?,
-            None if self.json.is_some() => print(&text)?,
-            None => {}
-        }
-        if self.json.as_deref().is_none_or(|path| !is_dash(path)) {
-            print(&text::print(&report))?;
-        }
-        Ok(match report.verdict.outcome {
-            Outcome::Scales | Outcome::Loses => ExitCode::SUCCESS,
-            Outcome::Unknown => ExitCode::FAILURE,
-        })
+        reporting.write(sweep.run()?, &sweep.command)
     }
 
     fn sweep(&self) -> anyhow::Result<Sweep> {
@@ -151,11 +190,7 @@ impl Args {
                 "the CPUs that may be used are not known: the kernel does not say this process's affinity"
             );
         };
-        let order = match self.order {
-            OrderOption::Pack => Order::Pack,
-            OrderOption::Spread => Order::Spread,
-        };
-        let cpus = cpu_order(&machine, &allowed, order, self.smt);
+        let cpus = cpu_order(&machine, &allowed, self.order.into(), self.smt);
         let nr_cpus = cpus.len() as u32;
         let mut counts =
             if self.cpus.is_empty() { default_counts(nr_cpus) } else { self.cpus.clone() };
@@ -164,7 +199,8 @@ impl Args {
         if let Some(many) = counts.iter().find(|count| **count > nr_cpus) {
             let smt = if self.smt { "" } else { ", or --smt to count hardware threads too" };
             bail!(
-                "{many} CPUs are more than the {nr_cpus} that may be used here: give --cpus at most {nr_cpus}{smt}"
+                "{many} CPUs are more than the {nr_cpus} that may be used here: give --cpus at most {nr_cpus}{smt}; \
+                 `quartier lab scale` counts on guests with more"
             );
         }
         if counts.len() < 2 {

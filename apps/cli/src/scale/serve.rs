@@ -163,6 +163,7 @@ impl Loaded {
             nr_faults: None,
             nr_disk_faults: None,
             profile: None,
+            counted: None,
         };
         let complaint = (self.busy > LOAD_BUSY_MAX).then(|| {
             format!(

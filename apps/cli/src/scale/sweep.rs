@@ -137,7 +137,8 @@ impl Swept {
         self.study.points[at].runs.push(run);
     }
 
-    fn complain(&mut self, complaint: String) {
+    /// Says something once.
+    pub fn complain(&mut self, complaint: String) {
         if !self.complaints.contains(&complaint) {
             self.complaints.push(complaint);
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use quartier_decide::verdict::{Culprit, Point, Run, Scalability, Spread};
+use quartier_decide::verdict::{Counted, Culprit, Point, Run, Scalability, Spread};
 
 use super::report::Report;
 
@@ -32,43 +32,97 @@ pub fn print(report: &Report) -> String {
 
 const COLUMNS: [&str; 10] =
     ["CPUs", "runs", "units/s", "spread", "user", "kernel", "idle", "taken", "waits", "faults"];
+/// Of runs in guests.
+const COLUMNS_COUNTED: [&str; 10] = [
+    "CPUs",
+    "runs",
+    "units/s",
+    "spread",
+    "instructions",
+    "stalls",
+    "unused",
+    "lines",
+    "remote",
+    "busiest",
+];
 
 fn table(text: &mut String, report: &Report) {
-    let mut rows: Vec<Vec<String>> = vec![COLUMNS.map(str::to_owned).to_vec()];
-    rows.extend(report.study.points.iter().map(row));
-    let widths: Vec<_> = (0..COLUMNS.len())
+    let is_counted = report.study.is_modelled;
+    let columns = if is_counted { COLUMNS_COUNTED } else { COLUMNS };
+    let mut rows: Vec<Vec<String>> = vec![columns.map(str::to_owned).to_vec()];
+    rows.extend(report.study.points.iter().map(if is_counted { row_counted } else { row }));
+    let widths: Vec<_> = (0..columns.len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
         .collect();
     for row in rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
     }
-    let _ = writeln!(
-        text,
-        "user, kernel, idle: CPU time for each {}; taken: by others on this machine, of the CPUs' time",
-        report.study.unit
-    );
+    let unit = &report.study.unit;
+    let _ = match is_counted {
+        false => writeln!(
+            text,
+            "user, kernel, idle: CPU time for each {unit}; taken: by others on this machine, of the CPUs' time"
+        ),
+        true => writeln!(
+            text,
+            "instructions, stalls, unused: modelled CPU time for each {unit}; lines that CPUs took from each other, and \
+             memory commands that left their node, for each {unit}; busiest: of a node's memory and of a link the one \
+             that is most used"
+        ),
+    };
+}
+
+/// How many CPUs, of how many runs, how fast, and within what.
+fn beginning(point: &Point) -> Vec<String> {
+    let rates = || point.runs.iter().map(Run::throughput);
+    let rate = median(rates().collect());
+    let spread = rate.map(|rate| {
+        let (least, greatest) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
+        format!("{:+.0}/{:+.0} %", 100.0 * (least / rate - 1.0), 100.0 * (greatest / rate - 1.0))
+    });
+    vec![
+        point.nr_cpus.to_string(),
+        point.runs.len().to_string(),
+        rate.map_or_else(unknown, amount),
+        spread.unwrap_or_else(unknown),
+    ]
+}
+
+fn row_counted(point: &Point) -> Vec<String> {
+    let middle = |of: fn(&Counted) -> f64, is_per_unit: bool| {
+        let of_run = |run: &Run| {
+            let value = of(run.counted.as_ref()?);
+            Some(if is_per_unit { value / run.units } else { value })
+        };
+        median(point.runs.iter().filter_map(of_run).collect())
+    };
+    let time = |seconds: Option<f64>| seconds.map_or_else(unknown, duration);
+    let number = |number: Option<f64>| number.map_or_else(unknown, amount);
+    let unused = |run: &Run| run.profile.as_ref().map_or(0.0, |profile| profile.idle_s) / run.units;
+    let mut row = beginning(point);
+    row.extend([
+        time(middle(|counted| counted.instructions_s, true)),
+        time(middle(|counted| counted.stalls_s, true)),
+        time(median(point.runs.iter().map(unused).collect())),
+        number(middle(|counted| counted.nr_taken as f64, true)),
+        number(middle(|counted| counted.nr_remote as f64, true)),
+        middle(|counted| counted.busiest_percent, false)
+            .map_or_else(unknown, |percent| format!("{percent:.0} %")),
+    ]);
+    row
 }
 
 fn row(point: &Point) -> Vec<String> {
     let nr = point.nr_cpus;
     let middle = |of: &dyn Fn(&Run) -> f64| median(point.runs.iter().map(of).collect());
-    let rate = middle(&Run::throughput);
-    let rates = || point.runs.iter().map(Run::throughput);
-    let spread = rate.map(|rate| {
-        let (least, greatest) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
-        format!("{:+.0}/{:+.0} %", 100.0 * (least / rate - 1.0), 100.0 * (greatest / rate - 1.0))
-    });
     let taken = |run: &Run| {
         let stolen = run.profile.as_ref().map_or(f64::NAN, |profile| profile.stolen_s);
         100.0 * stolen / (run.wall_s * f64::from(nr))
     };
     let time = |seconds: Option<f64>| seconds.map_or_else(unknown, duration);
-    vec![
-        nr.to_string(),
-        point.runs.len().to_string(),
-        rate.map_or_else(unknown, amount),
-        spread.unwrap_or_else(unknown),
+    let mut row = beginning(point);
+    row.extend([
         time(middle(&|run| run.user_s / run.units)),
         time(middle(&|run| run.kernel_s / run.units)),
         time(middle(&|run| run.idle_s(nr) / run.units)),
@@ -79,7 +133,8 @@ fn row(point: &Point) -> Vec<String> {
         middle(&|run| run.nr_faults.map_or(f64::NAN, |nr| nr as f64))
             .filter(|nr| nr.is_finite())
             .map_or_else(unknown, amount),
-    ]
+    ]);
+    row
 }
 
 fn culprit(text: &mut String, culprit: &Culprit) {

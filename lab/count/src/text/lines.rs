@@ -92,8 +92,10 @@ mod tests {
     fn word(address: u64, object: Option<&str>, cpus: &[u16]) -> Word {
         let taker = |function: Option<&str>| Taker {
             function: function.map(str::to_owned),
+            module: None,
             access: Access::Atomic,
             taken: 50,
+            modelled_stall_cycles: 0,
         };
         Word {
             address,
@@ -118,6 +120,7 @@ mod tests {
         let lines_found = Lines {
             taken: 500,
             taken_by_the_rest: 70,
+            modelled_stall_cycles: 0,
             most: vec![
                 line(
                     Some(1),
@@ -150,7 +153,9 @@ mod tests {
         );
         assert!(out.contains("80.0 % of 500"), "{out}");
         let mut none = String::new();
-        lines(&mut none, &Lines { taken: 3, taken_by_the_rest: 0, most: Vec::new() });
+        let nothing =
+            Lines { taken: 3, taken_by_the_rest: 0, modelled_stall_cycles: 0, most: Vec::new() };
+        lines(&mut none, &nothing);
         assert!(none.contains("3 were taken, none often"), "{none}");
     }
 }

@@ -6,7 +6,7 @@ mod miss;
 use std::sync::Arc;
 
 use crate::address::Walk;
-use crate::cost::Clock;
+use crate::cost::{Clock, millicycles};
 use crate::geometry::WritePolicy;
 use crate::kinds::{Access, Event, Kind, Mode, Owner};
 use crate::meter::{Meter, NR_PLANES, UNCOUNTED};
@@ -175,6 +175,15 @@ impl Cpu {
     #[must_use]
     pub fn modelled_stall_millicycles(&self) -> u64 {
         (0..NR_PLANES).map(|plane| self.meter.event(plane, Event::ModelledStallMillicycles)).sum()
+    }
+
+    /// Modelled cycles of this CPU so far, counted or not: of instructions and stalls.
+    #[must_use]
+    pub fn modelled_cycles(&self) -> u64 {
+        let instructions: u64 =
+            (0..NR_PLANES).map(|plane| self.meter.event(plane, Event::Instructions)).sum();
+        let per_instruction = millicycles(self.system.geometry.cost.cycles_per_instruction);
+        (instructions * per_instruction + self.modelled_stall_millicycles()) / 1000
     }
 
     /// The physical address of data, if its page is in the first TLB: there it is after an access.

@@ -138,6 +138,7 @@ pub extern "C" fn on_fetch(said: c_uint, word: *mut c_void) {
         } else {
             cpu.model.fetch_block(vaddr, bytes, instructions, mode, &mut tables);
         }
+        machine.tell_step((machine.index(said as usize), cpu));
         machine.tick(cpu);
     });
 }
@@ -190,10 +191,16 @@ pub struct Site {
 pub extern "C" fn on_traced_data(said: c_uint, info: u32, vaddr: u64, site: *mut c_void) {
     // SAFETY: the word that `on_access` gave, a site that is never freed.
     let site = unsafe { &*site.cast::<Site>() };
+    let mut stalled = 0;
+    with_cpu(said, |machine, cpu| {
+        machine.keep_in_step((machine.index(said as usize), cpu), vaddr);
+        stalled = cpu.model.modelled_stall_millicycles();
+    });
     on_data(said, info, vaddr, site.word as *mut c_void);
     with_cpu(said, |machine, cpu| {
         let index = machine.index(said as usize);
-        machine.note_handover((index, cpu), &site.code, vaddr, access(site.word));
+        let accessed = (vaddr, access(site.word));
+        machine.note_handover((index, cpu), &site.code, accessed, stalled);
     });
 }
 
@@ -252,7 +259,7 @@ pub extern "C" fn on_switch(said: c_uint, _word: *mut c_void) {
     with_cpu(said, |machine, cpu| {
         let task = cpu.registers.read(Register::ARGUMENTS[1]);
         catch_up(machine, said, cpu);
-        machine.switched(cpu, task);
+        machine.switched((machine.index(said as usize), cpu), task);
     });
 }
 

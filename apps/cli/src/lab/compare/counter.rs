@@ -1,17 +1,15 @@
 //! Counts one run after the other: each becomes a result or a reason, and none ends the others.
 
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use quartier_count::numbers::of;
 use quartier_count::{AS_IT_IS, CountedRun, Phase, Policy, Recording, Report};
-use quartier_lab::{Error, Input, Request, STATUS_REFUSED, Streams, resolve_program, run};
+use quartier_lab::Request;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::journal::Journal;
@@ -19,10 +17,8 @@ use super::point::Point;
 use super::policies::Way;
 use crate::lab::counting::Counting;
 use crate::lab::guest::SLOWEST;
+use crate::lab::one_run::count_once;
 use crate::lab::progress;
-
-/// What is kept of what a command says on standard error.
-const KEPT_BYTES: usize = 4096;
 
 /// Everything that runs have in common, and what came of those so far.
 pub struct Counter {
@@ -192,42 +188,9 @@ impl Counter {
         if !point.is_all {
             request.cpus = point.cpus.clone();
         }
-        let search = std::env::var_os("PATH");
-        if let Some(name) = request.command.first()
-            && let Err(error) = resolve_program(name, &request.directory, search.as_ref())
-        {
-            return Ok(Err(error.to_string()));
-        }
-        let errors = LastBytes::default();
-        let streams = Streams {
-            input: Input::Null,
-            output: Box::new(io::sink()),
-            error: Box::new(errors.clone()),
-            console: self.console.clone().map(|console| Box::new(console) as _),
-        };
-        let mut status = 0;
-        let counted = self.counting.count(request, |request| {
-            let report = run(request, streams)?;
-            status = report.exit_status;
-            Ok(report)
-        });
-        match counted {
-            _ if status != 0 => {
-                Ok(Err(format!("the command ended with status {status}: {}", errors.last_line())))
-            }
-            Ok((recording, _)) => Ok(Ok(recording)),
-            Err(error) => match error.downcast_ref::<Error>() {
-                Some(refused) if refused.exit_status() == STATUS_REFUSED => Err(error),
-                _ => Ok(Err(first_line(&format!("{error:#}")))),
-            },
-        }
+        let console = self.console.clone().map(|console| Box::new(console) as _);
+        count_once(&self.counting, request, Box::new(io::sink()), console)
     }
-}
-
-/// Without the console's tail.
-fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_suffix("; the end of its console:").unwrap_or(line).to_owned()
 }
 
 /// A stream with several owners.
@@ -250,34 +213,6 @@ impl Write for Shared {
     }
 }
 
-/// The end of a stream, of which a command may write any amount.
-#[derive(Clone, Default)]
-struct LastBytes(Rc<RefCell<Vec<u8>>>);
-
-impl LastBytes {
-    /// What a program that failed said last.
-    fn last_line(&self) -> String {
-        let bytes = self.0.borrow();
-        let text = String::from_utf8_lossy(&bytes);
-        let line = text.lines().rev().find(|line| !line.trim().is_empty());
-        line.unwrap_or("it said nothing").trim().to_owned()
-    }
-}
-
-impl Write for LastBytes {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let mut kept = self.0.borrow_mut();
-        kept.extend_from_slice(data);
-        let surplus = kept.len().saturating_sub(KEPT_BYTES);
-        kept.drain(..surplus);
-        Ok(data.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Signals that end everything. A run's guest gets them too, and ends.
 pub struct Interrupts(Arc<AtomicUsize>);
 
@@ -297,7 +232,8 @@ impl Interrupts {
         Ok(Self(signal))
     }
 
-    fn check(&self) -> Result<(), Interrupted> {
+    /// Whether none came.
+    pub fn check(&self) -> Result<(), Interrupted> {
         match self.0.load(Ordering::SeqCst) {
             0 => Ok(()),
             signal => Err(Interrupted { signal: signal as u8 }),
@@ -312,27 +248,3 @@ impl fmt::Display for Interrupted {
 }
 
 impl std::error::Error for Interrupted {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_all_that_a_program_says_the_last_line_is_told() {
-        let mut errors = LastBytes::default();
-        assert_eq!(errors.last_line(), "it said nothing");
-        for _ in 0..1000 {
-            errors.write_all(b"much\n").unwrap();
-        }
-        errors.write_all(b"it broke\n \n").unwrap();
-        assert_eq!(errors.last_line(), "it broke");
-        assert_eq!(errors.0.borrow().len(), KEPT_BYTES);
-    }
-
-    #[test]
-    fn a_reason_is_one_line() {
-        let died = "the guest hangs; the end of its console:\n[ 0.1] Linux";
-        assert_eq!(first_line(died), "the guest hangs");
-        assert_eq!(first_line("cannot read it"), "cannot read it");
-    }
-}

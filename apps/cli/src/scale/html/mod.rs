@@ -5,7 +5,7 @@ mod flame;
 mod page;
 mod profiles;
 
-use quartier_decide::verdict::{Culprit, Point, Run};
+use quartier_decide::verdict::{Counted, Culprit, Point, Run};
 
 use super::report::Report;
 use super::text::duration;
@@ -21,6 +21,9 @@ pub fn page(report: &Report) -> String {
         page.words("p", sentence);
     }
     page.raw(&format!("<div class=\"pair\">{}{}</div>", throughput(report), time(report)));
+    if report.study.is_modelled {
+        page.raw(&format!("<div class=\"pair\">{}{}</div>", lines(report), remote(report)));
+    }
     culprits(&mut page, report);
     if let (Some(from), Some(to)) = ends(report) {
         profiles::side_by_side(&mut page, report, from, to);
@@ -55,7 +58,8 @@ fn series(
 }
 
 fn throughput(report: &Report) -> String {
-    let measured = series(report, "measured", "s0", |_, run| run.throughput());
+    let name = if report.study.is_modelled { "modelled" } else { "measured" };
+    let measured = series(report, name, "s0", |_, run| run.throughput());
     let first = measured.marks.first().map(|mark| mark.middle / mark.x);
     let ideal = measured.marks.iter().filter_map(|mark| Some(Mark::of(mark.x, &[first? * mark.x])));
     let ideal =
@@ -67,7 +71,43 @@ fn throughput(report: &Report) -> String {
     chart.draw(super::text::amount)
 }
 
+/// A number of what was counted in guests, for each unit.
+fn counted(report: &Report, name: &str, class: &'static str, of: fn(&Counted) -> f64) -> Series {
+    series(report, name, class, move |_, run| run.counted.as_ref().map_or(f64::NAN, of) / run.units)
+}
+
+fn lines(report: &Report) -> String {
+    let taken = counted(report, "lines", "s0", |counted| counted.nr_taken as f64);
+    let title = format!("Lines that CPUs take from each other, for each {}", report.study.unit);
+    Chart { title, series: vec![taken] }.draw(super::text::amount)
+}
+
+fn remote(report: &Report) -> String {
+    let remote = counted(report, "left their node", "s1", |counted| counted.nr_remote as f64);
+    let local = counted(report, "stayed", "s0", |counted| counted.nr_local as f64);
+    let title = format!("Memory commands for each {}", report.study.unit);
+    Chart { title, series: vec![local, remote] }.draw(super::text::amount)
+}
+
+fn modelled_time(report: &Report) -> String {
+    let unused = series(report, "unused", "s2", |_, run| {
+        run.profile.as_ref().map_or(0.0, |profile| profile.idle_s) / run.units
+    });
+    let chart = Chart {
+        title: format!("Modelled CPU time for each {}", report.study.unit),
+        series: vec![
+            counted(report, "instructions", "s0", |counted| counted.instructions_s),
+            counted(report, "stalls", "s1", |counted| counted.stalls_s),
+            unused,
+        ],
+    };
+    chart.draw(duration)
+}
+
 fn time(report: &Report) -> String {
+    if report.study.is_modelled {
+        return modelled_time(report);
+    }
     let chart = Chart {
         title: format!("CPU time for each {}", report.study.unit),
         series: vec![

@@ -12,6 +12,7 @@ fn run(ran_s: f64, idle_s: f64) -> Run {
         object: None,
         sharing: None,
         waits: None,
+        spent: None,
         nr_samples: 1000,
         ran_s,
         ran_beside_idle_s: 0.0,
@@ -31,6 +32,7 @@ fn run(ran_s: f64, idle_s: f64) -> Run {
         nr_faults: None,
         nr_disk_faults: None,
         profile: Some(profile),
+        counted: None,
     }
 }
 
@@ -49,7 +51,7 @@ fn report() -> Report {
         unit: "run".to_owned(),
         points: vec![point(1, 1.0), point(2, 3.0)],
         frames: vec![frame("main"), frame("std::vec::Vec<T>::push & \"co\"")],
-        objects: Vec::new(),
+        ..Study::default()
     };
     let complaints = vec!["<script>".to_owned()];
     Report::new(Swept { study, complaints }, &["./a".into(), "</script>".into()], 1)

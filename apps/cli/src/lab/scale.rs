@@ -1,0 +1,179 @@
+//! `quartier lab scale`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use quartier_count::Report;
+use quartier_decide::verdict::{Point, Study, cpu_order, default_counts};
+use quartier_lab::{CPUS_MAX, Request};
+use quartier_model::CpuList;
+
+use super::compare::{Interrupted, Interrupts};
+use super::counting::{Counting, PhaseOption};
+use super::guest::GuestArgs;
+use super::one_run::{LastBytes, count_once};
+use super::progress;
+use crate::numbers::number;
+use crate::say;
+use crate::scale::metric::Metric;
+use crate::scale::sweep::Swept;
+use crate::scale::{OrderOption, ReportArgs, counted};
+
+/// Of what a command prints, this much of the end is looked through.
+const PRINTED_MAX: usize = 1 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  quartier lab scale --nodes 4 --cpus-per-node 8 --cpus 1,4,8,16,32 -- ./simulation --threads {cpus}
+      A job that is the same each time, on 1 to 32 CPUs; {cpus} becomes how many
+  quartier lab scale --phase parallel --metric 'processed ([0-9]+)' -- ./worker --threads {cpus}
+      Work is what the program says it did; how long it takes to start, with one thread, does not count
+  quartier lab scale --load 'redis-benchmark -q -t incr -n 5000' -- redis-server --save ''
+      A server while it is loaded, on the CPUs that are counted; the load has all of them
+  quartier lab scale --json before.json --html before.html -- ./job
+  quartier scale diff before.json after.json
+
+Jobs should be small: a counted guest works some hundred times slower than a machine.
+
+Exit status: 0 if there is a verdict, also that nothing is lost; 1 if the runs do not tell;
+2 if the sweep could not be done.";
+
+/// Options of `quartier lab scale`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    guest: GuestArgs,
+    /// CPU counts to run on [default: 1, 2, 4, … and all that the guest has]
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', allow_negative_numbers = true,
+          value_parser = number(1..=CPUS_MAX as u32))]
+    cpus: Vec<u32>,
+    /// Which CPUs come first: those that fill a node (pack), or one of each (spread)
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "pack")]
+    order: OrderOption,
+    /// Runs at each CPU count: threads meet differently each time
+    #[arg(long, value_name = "N", default_value = "3", allow_negative_numbers = true, value_parser = number(1..=100u32))]
+    repeat: u32,
+    /// The command prints how much work it did: the first group of this regular expression, the last time it matches
+    #[arg(long, value_name = "REGEX")]
+    metric: Option<String>,
+    /// CMD is a server: once it listens, run this shell command line, count the server meanwhile, then stop it
+    #[arg(long, value_name = "LINE")]
+    load: Option<OsString>,
+    /// What counts of a run: all of it, or from its second thread on, without its start
+    #[arg(long, value_name = "PHASE", default_value = "whole")]
+    phase: PhaseOption,
+    /// What is modelled: `server`, `tsar`, or a file (docs/lab.md)
+    #[arg(long, value_name = "NAME|FILE", default_value = "server")]
+    geometry: String,
+    #[command(flatten)]
+    reporting: ReportArgs,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let reporting = self.reporting.open()?;
+        match self.sweep() {
+            Ok(swept) => reporting.write(swept, &self.command),
+            Err(error) => match error.downcast_ref::<Interrupted>() {
+                Some(interrupted) => {
+                    say::sentence(&error.to_string());
+                    Ok(ExitCode::from(128 + interrupted.signal))
+                }
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Every round visits every point once.
+    fn sweep(&self) -> anyhow::Result<Swept> {
+        let metric = self.metric.as_deref().map_or(Ok(Metric::Job), Metric::count)?;
+        let (geometry, load) = (self.geometry.clone(), self.load.clone());
+        let counting = Counting::of_lines(geometry, load, self.phase, &self.guest)?;
+        let sets = self.sets()?;
+        let request = self.guest.request(&self.command)?;
+        let points = sets.iter().map(|cpus| Point {
+            nr_cpus: cpus.len() as u32,
+            cpus: cpus.to_string(),
+            runs: Vec::new(),
+        });
+        let study = Study {
+            unit: metric.unit().to_owned(),
+            is_modelled: true,
+            points: points.collect(),
+            ..Study::default()
+        };
+        let mut swept = Swept { study, complaints: Vec::new() };
+        let interrupts = Interrupts::new()?;
+        let nr_runs = sets.len() * self.repeat as usize;
+        for nr in 0..nr_runs {
+            let (at, cpus) = (nr % sets.len(), &sets[nr % sets.len()]);
+            interrupts.check()?;
+            progress(&format!("run {} of {nr_runs}: {} CPUs", nr + 1, cpus.len()));
+            let run = self.count(&counting, &request, cpus, &metric);
+            interrupts.check()?;
+            match run? {
+                Ok((report, units)) => counted::add(&mut swept.study, at, &report, units),
+                Err(why) => swept.complain(format!("on {} CPUs {why}", cpus.len())),
+            }
+        }
+        if swept.study.points.iter().all(|point| point.runs.is_empty()) {
+            bail!("no run succeeded: {}", swept.complaints.join("; "));
+        }
+        Ok(swept)
+    }
+
+    /// The CPUs of each point, ascending.
+    fn sets(&self) -> anyhow::Result<Vec<CpuList>> {
+        let topology = self.guest.topology()?;
+        let machine = topology.machine();
+        let all = machine.cpus().iter().map(|cpu| cpu.os_id.0).collect();
+        let order = cpu_order(machine, &all, self.order.into(), true);
+        let nr_cpus = order.len() as u32;
+        let mut counts =
+            if self.cpus.is_empty() { default_counts(nr_cpus) } else { self.cpus.clone() };
+        counts.sort_unstable();
+        counts.dedup();
+        if let Some(many) = counts.iter().find(|count| **count > nr_cpus) {
+            bail!(
+                "{many} CPUs are more than the {nr_cpus} of the guest: give smaller --cpus, or more --nodes or \
+                 --cpus-per-node"
+            );
+        }
+        if counts.len() < 2 {
+            bail!("scaling is seen between two CPU counts, and this is one: give --cpus two");
+        }
+        let set = |count: u32| order[..count as usize].iter().copied().collect();
+        Ok(counts.into_iter().map(set).collect())
+    }
+
+    /// One run: what was counted, and the work that was done; or why there is nothing.
+    fn count(
+        &self,
+        counting: &Counting,
+        request: &Request,
+        cpus: &CpuList,
+        metric: &Metric,
+    ) -> anyhow::Result<Result<(Report, f64), String>> {
+        let mut request = request.clone();
+        let nr_cpus = cpus.len().to_string();
+        let told = |word: &OsString| match word.to_str() {
+            Some(text) => text.replace("{cpus}", &nr_cpus).into(),
+            None => word.clone(),
+        };
+        request.command = self.command.iter().map(told).collect();
+        request.cpus = cpus.clone();
+        let printed = LastBytes::new(PRINTED_MAX);
+        let recording = count_once(counting, request, Box::new(printed.clone()), None)?;
+        Ok(recording.and_then(|recording| {
+            let report =
+                Report::new(&recording, self.phase.into()).map_err(|error| error.to_string())?;
+            let units = metric.units(&printed.text(), 0.0)?;
+            Ok((report, units))
+        }))
+    }
+}

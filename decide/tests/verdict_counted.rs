@@ -1,0 +1,171 @@
+//! Verdicts on runs that were counted in guests: modelled time, by lines of memory.
+
+use quartier_decide::verdict::{
+    Class, Cost, Counted, Outcome, Point, Profile, Run, Sharing, Spent, Study, Verdict,
+};
+use quartier_model::{Frame, KERNEL_MODULE};
+
+/// Of a run's CPU time, in seconds for each unit: what costs something.
+#[derive(Clone, Copy, Default)]
+struct Made {
+    /// A word that `count` takes, its user's or (`kernel`) of the kernel's.
+    word_s: f64,
+    line_s: f64,
+    kernel_lock_s: f64,
+    instructions_s: f64,
+    stalls_s: f64,
+    unused_s: f64,
+    remote_percent: f64,
+    busiest_percent: f64,
+}
+
+const COUNT: u32 = 0;
+const BESIDE: u32 = 1;
+const SPIN: u32 = 2;
+
+fn study(few: Made, many: Made) -> Study {
+    let frame = |function: &str, module: &str| Frame {
+        function: function.to_owned(),
+        module: module.to_owned(),
+        line: None,
+    };
+    let mut study = Study {
+        unit: "unit".to_owned(),
+        is_modelled: true,
+        frames: vec![
+            frame("count", "a"),
+            frame("beside", "a"),
+            frame("_raw_spin_lock", KERNEL_MODULE),
+        ],
+        objects: vec!["total".to_owned(), "slots".to_owned(), "mount_lock".to_owned()],
+        ..Study::default()
+    };
+    for (nr_cpus, made) in [(4, few), (32, many)] {
+        // Threads meet differently each time.
+        let runs = [1.0, 1.02, 0.99].map(|part| run(nr_cpus, &made, part)).to_vec();
+        study.points.push(Point { nr_cpus, cpus: String::new(), runs });
+    }
+    study
+}
+
+fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
+    let cost = |stack: Vec<u32>, object, sharing, spent, ran_s: f64, idle_s: f64| Cost {
+        stack,
+        object,
+        sharing,
+        waits: None,
+        spent,
+        nr_samples: 0,
+        ran_s: ran_s * part,
+        ran_beside_idle_s: 0.0,
+        idle_s: idle_s * part,
+        waited_s: 0.0,
+    };
+    let costs = vec![
+        cost(vec![COUNT], Some(0), Some(Sharing::Word), None, made.word_s, 0.0),
+        cost(vec![BESIDE], Some(1), Some(Sharing::Line), None, made.line_s, 0.0),
+        cost(vec![SPIN], Some(2), Some(Sharing::Word), None, made.kernel_lock_s, 0.0),
+        cost(vec![], None, None, Some(Spent::Instructions), made.instructions_s, 0.0),
+        cost(vec![], None, None, Some(Spent::Stalls), made.stalls_s, 0.0),
+        cost(vec![], None, None, Some(Spent::Nothing), 0.0, made.unused_s),
+    ];
+    let ran_s = costs.iter().map(|cost| cost.ran_s).sum::<f64>();
+    let idle_s = costs.iter().map(|cost| cost.idle_s).sum::<f64>();
+    let nr_remote = (10.0 * made.remote_percent) as u64;
+    Run {
+        units: 1.0,
+        wall_s: (ran_s + idle_s) / f64::from(nr_cpus),
+        user_s: ran_s,
+        kernel_s: 0.0,
+        nr_waits: 0,
+        nr_preemptions: 0,
+        nr_faults: None,
+        nr_disk_faults: None,
+        profile: Some(Profile { ran_s, idle_s, costs, ..Profile::default() }),
+        counted: Some(Counted {
+            nr_instructions: 1_000,
+            instructions_s: made.instructions_s,
+            stalls_s: made.stalls_s + made.word_s + made.line_s,
+            nr_local: 1_000 - nr_remote,
+            nr_remote,
+            nr_taken: 100,
+            busiest_percent: made.busiest_percent,
+        }),
+    }
+}
+
+/// What everybody begins with.
+const FEW: Made = Made {
+    word_s: 0.1,
+    line_s: 0.1,
+    kernel_lock_s: 0.1,
+    instructions_s: 1.0,
+    stalls_s: 0.5,
+    unused_s: 0.05,
+    remote_percent: 20.0,
+    busiest_percent: 10.0,
+};
+
+/// The only culprit.
+fn only(many: Made) -> (Option<Class>, String, Option<String>) {
+    let verdict = Verdict::of(&study(FEW, many));
+    assert_eq!(verdict.outcome, Outcome::Loses, "{verdict:#?}");
+    assert_eq!(verdict.culprits.len() + verdict.undetermined.len(), 1, "{verdict:#?}");
+    let mut all = verdict.culprits.into_iter().chain(verdict.undetermined);
+    let culprit = all.next().unwrap();
+    assert!(culprit.share_percent > 80.0, "{culprit:#?}");
+    (culprit.class, culprit.function, culprit.object)
+}
+
+fn named(many: Made, class: Class, function: &str, object: Option<&str>) {
+    let found = only(many);
+    assert_eq!((found.0, found.1.as_str(), found.2.as_deref()), (Some(class), function, object));
+}
+
+#[test]
+fn lines_that_cost_more_are_named_with_what_lies_there() {
+    named(Made { word_s: 1.5, ..FEW }, Class::BouncingLine, "count", Some("total"));
+    named(Made { line_s: 1.5, ..FEW }, Class::FalseSharing, "beside", Some("slots"));
+    let many = Made { kernel_lock_s: 1.5, ..FEW };
+    named(many, Class::Lock, "_raw_spin_lock", Some("mount_lock"));
+}
+
+#[test]
+fn stalls_are_remote_memory_or_too_much_of_it_or_nothing_with_a_name() {
+    let far = Made { stalls_s: 2.0, remote_percent: 75.0, ..FEW };
+    assert_eq!(only(far).0, Some(Class::RemoteMemory));
+    let busy = Made { busiest_percent: 90.0, ..far };
+    assert_eq!(only(busy).0, Some(Class::MemoryBandwidth));
+    let near = Made { stalls_s: 2.0, ..FEW };
+    assert_eq!(only(near).0, None);
+}
+
+#[test]
+fn what_no_place_is_known_of_is_told_and_not_blamed_on_anybody() {
+    for (many, part) in [
+        (Made { instructions_s: 3.0, ..FEW }, "more instructions"),
+        (Made { unused_s: 2.0, ..FEW }, "less to do"),
+        (Made { stalls_s: 2.0, ..FEW }, "no line of memory"),
+    ] {
+        let verdict = Verdict::of(&study(FEW, many));
+        assert!(verdict.culprits.is_empty(), "{verdict:#?}");
+        let told = verdict.sentences.last().unwrap();
+        assert!(told.contains("Nothing is named") && told.contains(part), "{told}");
+        assert!(!told.contains("hardware counters"), "{told}");
+    }
+}
+
+#[test]
+fn what_costs_the_same_scales_and_its_times_are_said_to_be_modelled() {
+    let verdict = Verdict::of(&study(FEW, FEW));
+    assert_eq!(verdict.outcome, Outcome::Scales, "{verdict:#?}");
+    assert!(verdict.sentences[0].contains("modelled CPU time"), "{verdict:#?}");
+    assert!(verdict.notes.iter().any(|note| note.contains("not measured")), "{verdict:#?}");
+}
+
+#[test]
+fn a_study_that_was_counted_is_read_again() {
+    let study = study(FEW, Made { word_s: 1.5, ..FEW });
+    let text = serde_json::to_string(&study).unwrap();
+    assert_eq!(serde_json::from_str::<Study>(&text).unwrap(), study);
+}
