@@ -1,9 +1,11 @@
 // Threads come and go, and get an affinity at any moment, from themselves or from who made them: it must stay,
 // however busy their CPUs are, while Quartier holds others elsewhere.
+//
+//   own_affinity [GENERATIONS [SEED]]
 #include "hazard.h"
 #include <stdatomic.h>
 
-enum { THREADS = 12, GENERATIONS = 8 };
+enum { THREADS = 12 };
 
 static cpu_set_t allowed;
 // What their creator gave the threads of a generation; empty: nothing.
@@ -59,12 +61,13 @@ static void *live(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
+    int generations = argc > 1 ? atoi(argv[1]) : 8;
+    uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL);
     must(!sched_getaffinity(0, sizeof allowed, &allowed), "sched_getaffinity");
-    for (int generation = 0; generation < GENERATIONS; generation++) {
+    for (int generation = 0; generation < generations; generation++) {
         pthread_t thread[THREADS];
         for (int i = 0; i < THREADS; i++) {
-            uint64_t number = seed * THREADS * GENERATIONS + (uint64_t)(generation * THREADS + i);
+            uint64_t number = seed * THREADS * (uint64_t)generations + (uint64_t)(generation * THREADS + i);
             CPU_ZERO(&given[i]);
             is_given[i] = i % 2;
             must(!pthread_create(&thread[i], NULL, live, (void *)number), "thread");

@@ -83,11 +83,11 @@ const GIVEN: &str = "
 
 /// While the launcher looks as often as it can, and when somebody kills it.
 const OWN: &str = "
-    $1 run --quiet --balance 1 --report /tmp/report -- $3 > /tmp/said || exit 9
+    $1 run --quiet --balance 1 --report /tmp/report -- $3 4 > /tmp/said || exit 9
     sed 's/^/own /' /tmp/said
     echo \"own $(tr -d '\\n' < /tmp/report)\"
     rm /tmp/said
-    $1 run --quiet --balance 1 -- $3 > /tmp/said &
+    $1 run --quiet --balance 1 -- $3 4 > /tmp/said &
     sleep 3
     kill -9 $!
     n=0
@@ -172,7 +172,7 @@ fn an_affinity_that_the_program_sets_stays() {
     for guest in [&OLDEST, &NEWEST] {
         let Some(lines) = guest.part("own") else { return };
         assert_eq!(
-            lines.iter().filter(|line| line.starts_with("ok: 288 ")).count(),
+            lines.iter().filter(|line| line.starts_with("ok: 144 ")).count(),
             2,
             "{lines:?}"
         );

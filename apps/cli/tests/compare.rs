@@ -58,8 +58,9 @@ fn policies_are_compared_by_what_they_move() {
     let guest =
         ["--kernel", "7.3", "--timeout", "400", "--phase", "parallel", "--slow-clocks=auto"];
     let options = ["--runs", "1", "--hand", "numactl --interleave=0,1", "--recordings", &kept];
+    let options = [&options[..], &["--cpus-per-node", "1"]].concat();
     let outputs = ["--report", &report, "--html", &page, "--"];
-    let command = [program.to_str().unwrap(), "16", "8"];
+    let command = [program.to_str().unwrap(), "16", "4"];
     let output = run(&[&guest[..], &options, &outputs, &command].concat());
     let text = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

@@ -84,7 +84,8 @@ fn a_counter_is_what_costs_most_on_more_cpus_on_6_1() {
     }
     let most = costs.iter().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
     assert_eq!((most.0.as_str(), most.1.as_str()), ("global_count", "count_unit"), "{costs:?}");
-    for culprit in report["verdict"]["culprits"].as_array().unwrap() {
+    let culprits = report["verdict"]["culprits"].as_array().unwrap();
+    for culprit in culprits.iter().filter(|culprit| !culprit["object"].is_null()) {
         assert_eq!(text(&culprit["object"]), "global_count", "another is blamed: {culprit}");
     }
     assert!(fs::read_to_string(page.path()).unwrap().contains("Lines that CPUs take"));
@@ -96,7 +97,7 @@ fn what_cannot_be_swept_is_refused_before_a_guest_boots() {
         (&["--cpus", "1,9"][..], "9 CPUs are more than the 8 of the guest"),
         (&["--cpus", "8"], "give --cpus two"),
         (&["--metric", "("], "no regular expression"),
-        (&["--geometry", "/nowhere"], "neither server"),
+        (&["--geometry", "/nowhere"], "neither tsar, server nor a file"),
         (&["--kvm"], "nothing can be counted"),
     ] {
         let output = Command::new(common::quartier())

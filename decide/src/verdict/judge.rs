@@ -388,9 +388,10 @@ impl<'a> Evidence<'a> {
         let mean = |of: fn(&Counted) -> f64| {
             counted.iter().map(|counted| of(counted)).sum::<f64>() / counted.len().max(1) as f64
         };
+        // Lines that others had are left out, all of them as if they had come from another node: at least so much is far.
         let remote_percent = |counted: &Counted| {
-            let all = counted.nr_local + counted.nr_remote;
-            100.0 * counted.nr_remote as f64 / all.max(1) as f64
+            let far = counted.nr_remote.saturating_sub(counted.nr_taken);
+            100.0 * far as f64 / (far + counted.nr_local).max(1) as f64
         };
         if mean(|counted| counted.busiest_percent) >= SATURATED_PERCENT {
             Some(Class::MemoryBandwidth)

@@ -142,3 +142,138 @@ fn nothing() -> Cost {
         waited_s: 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quartier_count::{
+        CountMode, CpuTime, FORMAT, Lines, Machine, Mark, Moment, Phase, Recording as Counting,
+        Word,
+    };
+    use quartier_decide::verdict::Point;
+    use quartier_memmodel::geometry::Preset;
+    use quartier_memmodel::{Access, Layout, System};
+
+    /// Of two nodes with a CPU each, on which nothing ran yet.
+    fn nothing_counted() -> Report {
+        let layout = Layout::uniform(2, 1, 1 << 30);
+        let system = System::new_sampled(Preset::Server.geometry(), layout, 1).unwrap();
+        let mark =
+            |at| Mark { at, instructions: 0, guest_seconds: None, snapshot: system.snapshot() };
+        let recording = Counting {
+            format: FORMAT,
+            command: vec!["./a".to_owned()],
+            kernel: "6.12".to_owned(),
+            qemu: "10.0.2".to_owned(),
+            machine: Machine { cpus_per_node: vec![1, 1] },
+            mode: CountMode::Parallel,
+            under_load: false,
+            marks: vec![mark(Moment::Start), mark(Moment::End)],
+            slices: Vec::new(),
+            lines: None,
+            notes: Vec::new(),
+        };
+        Report::new(&recording, Phase::Whole).unwrap()
+    }
+
+    fn taker(function: Option<&str>, module: &str, modelled_stall_cycles: u64) -> Taker {
+        Taker {
+            function: function.map(str::to_owned),
+            module: Some(module.to_owned()),
+            access: Access::Atomic,
+            taken: 9,
+            modelled_stall_cycles,
+        }
+    }
+
+    /// A CPU with a million cycles, one with half of them; a line that cost them 80,000.
+    fn report() -> Report {
+        let mut report = nothing_counted();
+        let cpu = |cpu, modelled_cycles, stall_cycles| CpuTime {
+            cpu,
+            node: cpu as u16,
+            instructions: 1,
+            modelled_cycles,
+            stall_cycles,
+        };
+        report.modelled.phase_cycles = 1_000_000;
+        report.modelled.cpus = vec![cpu(0, 1_000_000, 400_000), cpu(1, 500_000, 100_000)];
+        let word = Word {
+            address: 8,
+            object: Some("total".to_owned()),
+            taken: 18,
+            cpus: vec![0, 1],
+            threads: vec![7, 8],
+            takers: vec![taker(Some("add"), "a", 50_000), taker(None, KERNEL_MODULE, 30_000)],
+        };
+        let line = ContendedLine {
+            process: Some(7),
+            address: 0,
+            taken: 18,
+            share: 1.0,
+            nature: Nature::Shared,
+            words: vec![word],
+        };
+        let most = vec![line];
+        report.lines =
+            Some(Lines { taken: 18, taken_by_the_rest: 0, modelled_stall_cycles: 80_000, most });
+        report
+    }
+
+    fn study(report: &Report) -> Study {
+        let point = Point { nr_cpus: 2, cpus: "0-1".to_owned(), runs: Vec::new() };
+        let mut study = Study { is_modelled: true, points: vec![point], ..Study::default() };
+        add(&mut study, 0, report, 10.0);
+        study
+    }
+
+    #[test]
+    fn all_the_time_of_all_cpus_is_charged_to_something_once() {
+        let report = report();
+        let study = study(&report);
+        let run = &study.points[0].runs[0];
+        let cycles =
+            |seconds: f64| (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round();
+        assert_eq!((cycles(run.wall_s), run.units), (1e6, 10.0));
+        let costs = &run.profile.as_ref().unwrap().costs;
+        let all: f64 = costs.iter().map(|cost| cost.ran_s + cost.idle_s).sum();
+        assert_eq!(cycles(all), 2e6);
+        let of = |spent| costs.iter().find(|cost| cost.spent == Some(spent)).unwrap();
+        assert_eq!(cycles(of(Spent::Instructions).ran_s), 1e6);
+        assert_eq!(cycles(of(Spent::Stalls).ran_s), 420_000.0);
+        assert_eq!(cycles(of(Spent::Nothing).idle_s), 500_000.0);
+    }
+
+    #[test]
+    fn a_lines_cost_has_who_takes_it_and_what_lies_there() {
+        let study = study(&report());
+        let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
+        let lines: Vec<_> = costs
+            .iter()
+            .filter(|cost| cost.spent.is_none())
+            .map(|cost| {
+                let frame = study.stack(cost).next().unwrap();
+                (frame.function.as_str(), study.objects[cost.object.unwrap() as usize].as_str())
+            })
+            .collect();
+        assert_eq!(lines, [("add", "total"), ("kernel", "total")]);
+        assert!(study.points[0].runs[0].counted.is_some_and(|counted| counted.nr_taken == 18));
+    }
+
+    #[test]
+    fn what_is_busiest_is_a_link_or_a_nodes_memory() {
+        let mut report = report();
+        assert_eq!(busiest_percent(&report), 0.0);
+        let cost = report.geometry.cost;
+        let lines = |bytes_per_cycle: f64, part: f64| {
+            (part * 1e6 * bytes_per_cycle / f64::from(report.geometry.line_bytes)) as u64
+        };
+        let (half, most) =
+            (lines(cost.link_bytes_per_cycle, 0.5), lines(cost.memory_bytes_per_cycle, 0.8));
+        report.program.matrix = vec![vec![0, half], vec![0, 0]];
+        assert!((busiest_percent(&report) - 50.0).abs() < 1.0);
+        report.program.matrix = vec![vec![most, 0], vec![0, 0]];
+        report.service.memory = most;
+        assert!((busiest_percent(&report) - 80.0).abs() < 1.0);
+    }
+}
