@@ -60,7 +60,7 @@ fn a_counter_is_what_costs_most_on_more_cpus_on_6_1() {
         .arg(page.path())
         .args(["--metric", "units: ([0-9]+)", "--"])
         .arg(program)
-        .args(["counter", "{cpus}", "20000"])
+        .args(["counter", "{cpus}", "8000"])
         .stdin(Stdio::null())
         .output()
         .unwrap();
