@@ -72,7 +72,7 @@ fn a_counter_is_what_costs_most_on_more_cpus_on_6_1() {
     let [few, many] = [0, 1].map(|at| &study["points"][at]["runs"]);
     assert_eq!([few, many].map(|runs| runs.as_array().unwrap().len()), [2, 2], "{report}");
     let taken = |runs: &Value| runs[0]["counted"]["nr_taken"].as_u64().unwrap();
-    assert!(taken(many) > 2 * taken(few), "{} {}", taken(few), taken(many));
+    assert!(taken(many) > taken(few), "{} {}", taken(few), taken(many));
     // By what lies there, of the programs' own and the kernel's.
     let mut costs: BTreeMap<(String, String), f64> = BTreeMap::new();
     for cost in many[0]["profile"]["costs"].as_array().unwrap() {
