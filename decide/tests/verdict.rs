@@ -108,13 +108,8 @@ impl Story {
             units: 100.0,
             wall_s: ends_ns as f64 / 1e9,
             user_s: profile.ran_s,
-            kernel_s: 0.0,
-            nr_waits: 0,
-            nr_preemptions: 0,
-            nr_faults: None,
-            nr_disk_faults: None,
             profile: Some(profile),
-            counted: None,
+            ..Run::default()
         }
     }
 }

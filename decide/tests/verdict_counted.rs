@@ -53,13 +53,10 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
         stack,
         object,
         sharing,
-        waits: None,
         spent,
-        nr_samples: 0,
         ran_s: ran_s * part,
-        ran_beside_idle_s: 0.0,
         idle_s: idle_s * part,
-        waited_s: 0.0,
+        ..Cost::default()
     };
     let costs = vec![
         cost(vec![COUNT], Some(0), Some(Sharing::Word), None, made.word_s, 0.0),
@@ -76,11 +73,6 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
         units: 1.0,
         wall_s: (ran_s + idle_s) / f64::from(nr_cpus),
         user_s: ran_s,
-        kernel_s: 0.0,
-        nr_waits: 0,
-        nr_preemptions: 0,
-        nr_faults: None,
-        nr_disk_faults: None,
         profile: Some(Profile { ran_s, idle_s, costs, ..Profile::default() }),
         counted: Some(Counted {
             nr_instructions: 1_000,
@@ -91,6 +83,7 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
             nr_taken: 100,
             busiest_percent: made.busiest_percent,
         }),
+        ..Run::default()
     }
 }
 

@@ -261,12 +261,7 @@ fn cost<'a>(costs: &'a mut BTreeMap<Key, Cost>, recording: &Recording, at: Key) 
         object,
         sharing,
         waits,
-        spent: None,
-        nr_samples: 0,
-        ran_s: 0.0,
-        ran_beside_idle_s: 0.0,
-        idle_s: 0.0,
-        waited_s: 0.0,
+        ..Cost::default()
     })
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use quartier_count::Report;
-use quartier_decide::verdict::{Point, Study, cpu_order, default_counts};
+use quartier_decide::verdict::{Point, Study, cpu_order};
 use quartier_lab::{CPUS_MAX, Request};
 use quartier_model::CpuList;
 
@@ -16,9 +16,10 @@ use super::one_run::{LastBytes, count_once};
 use super::progress;
 use crate::numbers::number;
 use crate::say;
+use crate::scale::measure::told;
 use crate::scale::metric::Metric;
 use crate::scale::sweep::Swept;
-use crate::scale::{OrderOption, ReportArgs, counted};
+use crate::scale::{OrderOption, ReportArgs, counted, counts};
 
 /// Of what a command prints, this much of the end is looked through.
 const PRINTED_MAX: usize = 1 << 20;
@@ -134,10 +135,7 @@ impl Args {
         let all = machine.cpus().iter().map(|cpu| cpu.os_id.0).collect();
         let order = cpu_order(machine, &all, self.order.into(), true);
         let nr_cpus = order.len() as u32;
-        let mut counts =
-            if self.cpus.is_empty() { default_counts(nr_cpus) } else { self.cpus.clone() };
-        counts.sort_unstable();
-        counts.dedup();
+        let counts = counts(&self.cpus, nr_cpus);
         if let Some(many) = counts.iter().find(|count| **count > nr_cpus) {
             bail!(
                 "{many} CPUs are more than the {nr_cpus} of the guest: give smaller --cpus, or more --nodes or \
@@ -160,12 +158,7 @@ impl Args {
         metric: &Metric,
     ) -> anyhow::Result<Result<(Report, f64), String>> {
         let mut request = request.clone();
-        let nr_cpus = cpus.len().to_string();
-        let told = |word: &OsString| match word.to_str() {
-            Some(text) => text.replace("{cpus}", &nr_cpus).into(),
-            None => word.clone(),
-        };
-        request.command = self.command.iter().map(told).collect();
+        request.command = told(&self.command, cpus.len());
         request.cpus = cpus.clone();
         let printed = LastBytes::new(PRINTED_MAX);
         let recording = count_once(counting, request, Box::new(printed.clone()), None)?;

@@ -31,13 +31,9 @@ pub fn add(study: &mut Study, at: usize, report: &Report, units: f64) {
         units,
         wall_s,
         user_s: ran_s,
-        kernel_s: 0.0,
-        nr_waits: 0,
-        nr_preemptions: 0,
-        nr_faults: None,
-        nr_disk_faults: None,
         profile: Some(profile),
         counted: Some(counted),
+        ..Run::default()
     });
 }
 
@@ -100,14 +96,14 @@ impl Charged {
                 let ran_s = seconds(taker.modelled_stall_cycles as f64, geometry);
                 let stack = vec![self.taker(taker)];
                 let sharing = Some(sharing);
-                self.costs.push(Cost { stack, object, sharing, ran_s, ..nothing() });
+                self.costs.push(Cost { stack, object, sharing, ran_s, ..Cost::default() });
             }
         }
     }
 
     fn spent(&mut self, spent: Spent, ran_s: f64, idle_s: f64) {
         let stack = vec![self.frame(spent.name(), "modelled")];
-        self.costs.push(Cost { stack, spent: Some(spent), ran_s, idle_s, ..nothing() });
+        self.costs.push(Cost { stack, spent: Some(spent), ran_s, idle_s, ..Cost::default() });
     }
 
     fn taker(&mut self, taker: &Taker) -> u32 {
@@ -125,21 +121,6 @@ impl Charged {
     fn object(&mut self, object: &str) -> u32 {
         self.names.objects.push(object.to_owned());
         self.names.objects.len() as u32 - 1
-    }
-}
-
-fn nothing() -> Cost {
-    Cost {
-        stack: Vec::new(),
-        object: None,
-        sharing: None,
-        waits: None,
-        spent: None,
-        nr_samples: 0,
-        ran_s: 0.0,
-        ran_beside_idle_s: 0.0,
-        idle_s: 0.0,
-        waited_s: 0.0,
     }
 }
 

@@ -18,6 +18,9 @@ use quartier_observe::profile::{Profiler, Unprofiled};
 
 use super::metric::Metric;
 
+/// What stands for the number of CPUs in a command.
+const PLACEHOLDER: &str = "{cpus}";
+
 /// Of what a command prints, this much of the end is looked through.
 const PRINTED_MAX: u64 = 16 << 20;
 
@@ -90,16 +93,22 @@ impl Measured<'_> {
         let unkept = |error: std::io::Error| format!("says what cannot be kept: {error}");
         let printed = tempfile::tempfile().map_err(unkept)?;
         let nr_cpus = self.cpus.len().to_string();
-        let mut words = words.iter().map(|word| match word.to_str() {
-            Some(text) => text.replace("{cpus}", &nr_cpus).into(),
-            None => word.clone(),
-        });
+        let mut words = told(words, self.cpus.len()).into_iter();
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).env("QUARTIER_CPUS", &nr_cpus).stdin(Stdio::null());
         command.stdout(Stdio::from(printed.try_clone().map_err(unkept)?));
         command.stderr(Stdio::from(printed.try_clone().map_err(unkept)?));
         Ok((command, printed))
     }
+}
+
+/// A command's words, told how many CPUs it has.
+pub fn told(words: &[OsString], nr_cpus: usize) -> Vec<OsString> {
+    let told = |word: &OsString| match word.to_str() {
+        Some(text) => text.replace(PLACEHOLDER, &nr_cpus.to_string()).into(),
+        None => word.clone(),
+    };
+    words.iter().map(told).collect()
 }
 
 /// Of everything that has ended and was waited for.

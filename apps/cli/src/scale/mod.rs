@@ -3,7 +3,7 @@
 pub mod counted;
 mod diff;
 mod html;
-mod measure;
+pub mod measure;
 pub mod metric;
 pub mod report;
 mod serve;
@@ -192,10 +192,7 @@ impl Args {
         };
         let cpus = cpu_order(&machine, &allowed, self.order.into(), self.smt);
         let nr_cpus = cpus.len() as u32;
-        let mut counts =
-            if self.cpus.is_empty() { default_counts(nr_cpus) } else { self.cpus.clone() };
-        counts.sort_unstable();
-        counts.dedup();
+        let counts = counts(&self.cpus, nr_cpus);
         if let Some(many) = counts.iter().find(|count| **count > nr_cpus) {
             let smt = if self.smt { "" } else { ", or --smt to count hardware threads too" };
             bail!(
@@ -240,6 +237,14 @@ impl Args {
             None => Ok(self.command.clone()),
         }
     }
+}
+
+/// The CPU counts that are asked for, ascending, or else those that suit so many CPUs.
+pub fn counts(asked: &[u32], nr_cpus: u32) -> Vec<u32> {
+    let mut counts = if asked.is_empty() { default_counts(nr_cpus) } else { asked.to_vec() };
+    counts.sort_unstable();
+    counts.dedup();
+    counts
 }
 
 fn random_seed() -> anyhow::Result<u64> {

@@ -7,8 +7,7 @@ use anyhow::bail;
 use quartier_lab::Topology;
 use quartier_model::CpuList;
 
-/// What stands for the number of CPUs in a command.
-const PLACEHOLDER: &str = "{cpus}";
+use crate::scale::measure::told;
 
 /// A number of CPUs, and which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +64,7 @@ impl Point {
 
     /// The command, told how many CPUs it has.
     pub fn told(&self, command: Vec<OsString>) -> Vec<OsString> {
-        let told = |word: OsString| match word.to_str() {
-            Some(text) => text.replace(PLACEHOLDER, &self.nr_cpus.to_string()).into(),
-            None => word,
-        };
-        command.into_iter().map(told).collect()
+        told(&command, self.nr_cpus as usize)
     }
 }
 

@@ -9,31 +9,15 @@ use super::super::sweep::Swept;
 fn run(ran_s: f64, idle_s: f64) -> Run {
     let cost = |stack: Vec<u32>, ran_s, idle_s| Cost {
         stack,
-        object: None,
-        sharing: None,
-        waits: None,
-        spent: None,
         nr_samples: 1000,
         ran_s,
-        ran_beside_idle_s: 0.0,
         idle_s,
-        waited_s: 0.0,
+        ..Cost::default()
     };
     let costs = vec![cost(vec![0, 1], ran_s, 0.0), cost(vec![0], 0.5, idle_s)];
     let (ran_s, nr_samples) = (ran_s + 0.5, 2000);
     let profile = Profile { ran_s, idle_s, nr_samples, costs, ..Profile::default() };
-    Run {
-        units: 1.0,
-        wall_s: ran_s,
-        user_s: ran_s,
-        kernel_s: 0.0,
-        nr_waits: 0,
-        nr_preemptions: 0,
-        nr_faults: None,
-        nr_disk_faults: None,
-        profile: Some(profile),
-        counted: None,
-    }
+    Run { units: 1.0, wall_s: ran_s, user_s: ran_s, profile: Some(profile), ..Run::default() }
 }
 
 fn report() -> Report {
