@@ -172,6 +172,8 @@ pub enum Standing {
     OptedOut,
     /// Only what was opted in is placed, and it was not.
     NotOptedIn,
+    /// It is whoever watches. What that takes, most of it while pages move, says nothing about the places of others.
+    Watcher,
 }
 
 impl Standing {
@@ -187,6 +189,7 @@ impl Standing {
             Self::RealTime => Some("it has a real-time scheduling class"),
             Self::OptedOut => Some("it was opted out"),
             Self::NotOptedIn => Some("only what was opted in is placed"),
+            Self::Watcher => Some("it is quartierd itself"),
         }
     }
 }

@@ -28,6 +28,7 @@ struct Fake {
     /// Where every page is; `None`: that may not be known.
     pages_on: Option<NodeOsId>,
     asked: RefCell<usize>,
+    watcher: Option<u32>,
 }
 
 impl Kernel for Fake {
@@ -62,6 +63,10 @@ impl Kernel for Fake {
 
     fn owns(&self, task: &Task, _affinity: &CpuList, _whole: &CpuList) -> bool {
         self.held.contains_key(&task.thread.id)
+    }
+
+    fn is_watcher(&self, pid: u32) -> bool {
+        self.watcher == Some(pid)
     }
 }
 
@@ -394,6 +399,15 @@ fn rules_say_who_is_left_alone() {
     let mut world = World::new(Rules { never, ..Rules::default() });
     world.process(PID, 500, &[40]);
     assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).standing, Standing::OptedOut);
+}
+
+#[test]
+fn whoever_watches_is_known_whatever_rules_say() {
+    let only_it = vec![Who { name: Some("a*".to_owned()), uid: Some(7), ..Who::default() }];
+    let mut world = World::new(Rules { only: only_it, ..Rules::default() });
+    world.kernel.watcher = Some(PID);
+    world.process(PID, 500, &[40]);
+    assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).standing, Standing::Watcher);
 }
 
 #[test]

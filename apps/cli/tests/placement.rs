@@ -222,6 +222,7 @@ fn pages_follow_their_threads_by_move_on_6_12() {
         data_that_all_threads_read_stays(),
         // A touch costs so much more by `move` that the small parts have had fewer rounds by then.
         small_parts_follow(|ran, _| assert!(ran[0].right_percent() >= 40.0, "{}", ran[0].answer)),
+        pages_at_borders_are_not_joined_across_them(),
     ];
     check("6.12", &checks);
 }
@@ -244,20 +245,8 @@ fn pages_follow_their_threads_by_protection_and_by_move_on_7_3() {
         data_that_all_threads_use_in_turn_comes_to_rest(),
         data_that_all_threads_read_stays(),
         small_parts_follow(|ran, _| assert!(ran[0].right_percent() >= 95.0, "{}", ran[0].answer)),
-    ];
-    check("7.3", &checks);
-}
-
-#[test]
-fn pages_at_borders_are_joined_only_where_the_program_asks_on_6_12() {
-    check("6.12", &[pages_at_borders_are_not_joined_across_them()]);
-}
-
-#[test]
-fn pages_at_borders_are_joined_only_where_the_program_asks_on_7_3() {
-    let checks = [
-        pages_at_borders_are_not_joined_across_them(),
         without_huge_pages_of_the_kernels_own_there_are_no_fences(),
+        pages_at_borders_are_not_joined_across_them(),
     ];
     check("7.3", &checks);
 }

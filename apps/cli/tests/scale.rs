@@ -69,7 +69,11 @@ fn report_on(reason: &str, units: &str) -> Option<Value> {
     None
 }
 
-/// The one culprit that is named is the one that was planted.
+/// What else a machine that others use too may add, percent of what is lost: threads that one lock makes wait do not end at
+/// the same time.
+const OTHERS_PERCENT_MAX: f64 = 25.0;
+
+/// The culprit that is named first is the one that was planted, and next to nothing is laid upon others.
 fn found(reason: &str, units: &str, class: &str, function: &str, object: Option<&str>) {
     let Some(report) = report_on(reason, units) else { return };
     let culprits = report["verdict"]["culprits"].as_array().unwrap();
@@ -77,7 +81,8 @@ fn found(reason: &str, units: &str, class: &str, function: &str, object: Option<
     assert_eq!(first["class"], class, "{first}");
     assert_eq!(first["function"], function, "{first}");
     assert_eq!(first["object"].as_str(), object, "{first}");
-    assert_eq!(culprits.len(), 1, "another is named: {culprits:?}");
+    let others = culprits.iter().skip(1).map(|other| other["share_percent"].as_f64().unwrap());
+    assert!(others.sum::<f64>() <= OTHERS_PERCENT_MAX, "another is named: {culprits:?}");
 }
 
 #[test]

@@ -57,6 +57,10 @@ impl Kernel for Live<'_> {
     fn is_narrowed(&self, cgroup: &str) -> bool {
         self.scheduler.is_some_and(|scheduler| scheduler.borrow().is_narrowed(cgroup))
     }
+
+    fn is_watcher(&self, pid: u32) -> bool {
+        pid == std::process::id()
+    }
 }
 
 /// The clock of a process's CPU time (Linux include/linux/posix-timers_types.h: the number's complement, and

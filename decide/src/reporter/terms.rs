@@ -76,7 +76,7 @@ fn part_of(time: Nanos, window: Nanos) -> f64 {
 }
 
 impl<'a> Terms<'a> {
-    /// Of a process; threads of which it is not known where they were are left out.
+    /// Of a process; threads of which it is not known where they were are left out, and those of whoever watches.
     pub fn new(
         machine: &Machine,
         settings: &Settings,
@@ -84,7 +84,8 @@ impl<'a> Terms<'a> {
         seen: &'a ProcessSeen,
     ) -> Self {
         let pages = seen.sample.as_ref().and_then(|sample| shares(sample, SAMPLE_MIN));
-        let threads = seen.threads.iter().filter_map(|thread| {
+        let is_counted = seen.standing != Standing::Watcher;
+        let threads = seen.threads.iter().filter(|_| is_counted).filter_map(|thread| {
             let node_of = |cpu: CpuId| machine.cpus().get(cpu.index())?.node;
             let held_on = thread.held_on.map(|node| vec![(node, 1.0)]);
             let found_on = || shares(&thread.found_on, 1);

@@ -159,6 +159,21 @@ fn what_somebody_placed_is_left_alone_and_said_so() {
     }
 }
 
+/// Seen in guests: while it moved one's memory it was in the way of another, and moved that one's, too.
+#[test]
+fn whoever_watches_is_in_nobodys_way() {
+    let home_beside = |standing| {
+        let far = [2, 4].map(|cpu| process(&[(0, 256)], &[cpu]));
+        let there = Process { standing, ..process(&[(0, 4)], &[1]) };
+        let mut world = World::new(4, 2, far.into_iter().chain([there]).collect());
+        let (plan, _) = first_plan(&mut world);
+        assert_eq!(why(&plan, 2), Why::Standing(standing));
+        (0..2).filter(|at| world.node_of(*at, 0) == NodeId(0)).count()
+    };
+    assert_eq!(home_beside(Standing::Watcher), 2);
+    assert_eq!(home_beside(Standing::AffinitySet), 1);
+}
+
 #[test]
 fn of_a_process_only_the_threads_are_held_that_nobody_placed() {
     let mut world = World::new(4, 4, vec![process(&[(0, 512)], &[12, 13])]);
@@ -479,7 +494,8 @@ mod random {
         let standing = prop_oneof![
             4 => Just(Standing::Free),
             1 => Just(Standing::AffinitySet),
-            1 => Just(Standing::OptedOut)
+            1 => Just(Standing::OptedOut),
+            1 => Just(Standing::Watcher)
         ];
         (memory, threads, standing, 0..100u64).prop_map(|(mib_on, threads, standing, age)| {
             let threads = threads.into_iter().map(|(cpu, ran_percent, touches)| {

@@ -96,6 +96,9 @@ pub trait Kernel {
 
     /// Whether the cpuset of a control group is what we left to it.
     fn is_narrowed(&self, cgroup: &str) -> bool;
+
+    /// Whether a process is whoever watches.
+    fn is_watcher(&self, pid: u32) -> bool;
 }
 
 /// The ranges of a process's memory that may be moved, however much it is.

@@ -289,6 +289,7 @@ impl Process {
         let cpuset = cpuset.unwrap_or_default();
         let may_narrow = look.rules.may_narrow(asked);
         let of_process = match look.rules.standing(asked) {
+            _ if look.kernel.is_watcher(self.id.id) => Standing::Watcher,
             Standing::Free => standing::policy_standing(look.files, &folder),
             left => left,
         };

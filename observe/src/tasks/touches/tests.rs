@@ -91,6 +91,10 @@ impl Kernel for AllOn {
     fn owns(&self, _: &Task, _: &CpuList, _: &CpuList) -> bool {
         false
     }
+
+    fn is_watcher(&self, _: u32) -> bool {
+        false
+    }
 }
 
 struct Scene {
