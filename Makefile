@@ -24,8 +24,10 @@ TARGET = $(shell $(CARGO) metadata --format-version 1 --no-deps $(LOCKED) 2>/dev
 	| sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
 BUILT = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 XTASK := $(CARGO) run --quiet $(LOCKED) --package xtask --
-# The same, built with all that the tests need anyway: alone, features would differ, and all of it would be built twice.
-XTASK_OF_TESTS = $(CARGO) build --workspace $(LOCKED) && "$(TARGET)/debug/xtask"
+# All that `cargo test` builds, and the libraries that nobody links. Of less, features would differ, and what it depends on would
+# be built twice.
+BUILD_OF_TESTS = $(CARGO) build --workspace --lib --bins --tests $(LOCKED)
+XTASK_OF_TESTS = $(BUILD_OF_TESTS) && "$(TARGET)/debug/xtask"
 
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
@@ -81,7 +83,7 @@ tidy: deps
 
 # The guest tests run the command with the library beside it, so both are there first.
 tests: deps
-	$(CARGO) build --workspace $(LOCKED)
+	$(BUILD_OF_TESTS)
 	$(CARGO) test --workspace --no-fail-fast $(LOCKED)
 
 loom: deps

@@ -75,10 +75,10 @@ pub fn torture() -> &'static str {
 pub fn quartier() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // As `make test` builds it: of some packages only, features would differ, and what they depend on would be built
-        // once more.
+        // As `make test` builds it: of some packages or targets only, features would differ, and what they depend on would be
+        // built once more.
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--workspace"]);
+        build.args(["build", "--quiet", "--workspace", "--lib", "--bins", "--tests"]);
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }

@@ -11,10 +11,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub fn quartier() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        // Nobody links its libraries, so the build of the tests makes none. As `make test` builds it: of some packages only,
-        // features would differ, and what they depend on would be built once more.
+        // Nobody links its libraries, so the build of the tests makes none. As `make test` builds it: of some packages or targets
+        // only, features would differ, and what they depend on would be built once more.
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--workspace"]);
+        build.args(["build", "--quiet", "--workspace", "--lib", "--bins", "--tests"]);
         let status = build.status().unwrap();
         assert!(status.success(), "quartier does not build");
         let command = PathBuf::from(env!("CARGO_BIN_EXE_quartier"));

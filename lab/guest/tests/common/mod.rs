@@ -17,10 +17,10 @@ pub const FAST: &str = "6.1";
 pub fn quartier() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        // As `make test` builds it: of one package only, features would differ, and what it depends on would be built
-        // once more.
+        // As `make test` builds it: of one package or kind of targets only, features would differ, and what it depends on would
+        // be built once more.
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--workspace"])
+            .args(["build", "--quiet", "--workspace", "--lib", "--bins", "--tests"])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status()
             .unwrap();
