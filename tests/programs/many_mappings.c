@@ -1,7 +1,10 @@
 // A program with very many mappings: marking leaves it most of those that the kernel still allows, and
 // takes nothing of the runtime's own for the program's.
+//
+//     many_mappings [NR]
 #include "hazard.h"
 
+// With 4100 and more, a mapping for each of their pages would be more than the kernel allows by default.
 enum { MAPPINGS = 12000, PAGES = 16 };
 
 static size_t count_mappings(void) {
@@ -30,12 +33,12 @@ static void mark_all(void) {
     must(!pthread_join(thread, NULL), "join");
 }
 
-int main(void) {
-    size_t each = (PAGES + 1) * PAGE;
-    char *all = mmap(NULL, MAPPINGS * each, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+int main(int argc, char **argv) {
+    size_t each = (PAGES + 1) * PAGE, mappings = argc > 1 ? strtoul(argv[1], NULL, 10) : MAPPINGS;
+    char *all = mmap(NULL, mappings * each, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     must(all != MAP_FAILED, "mmap");
-    if (limit() < 4 * MAPPINGS) skip("this machine allows few mappings");
-    for (size_t i = 0; i < MAPPINGS; i++) {
+    if (limit() < 4 * mappings) skip("this machine allows few mappings");
+    for (size_t i = 0; i < mappings; i++) {
         must(!mprotect(all + i * each, PAGES * PAGE, PROT_READ | PROT_WRITE), "mprotect");
         for (size_t page = 0; page < PAGES; page++) *(uint64_t *)(all + i * each + page * PAGE) = word_at(i + page);
     }
@@ -46,7 +49,7 @@ int main(void) {
     // Every other one is readable, so that none joins its neighbour.
     while (more < left && mmap(NULL, PAGE, more % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) more++;
     must(more > left / 2, "of %zu mappings only %zu are left to the program", left, more);
-    for (size_t i = 0; i < MAPPINGS; i++)
+    for (size_t i = 0; i < mappings; i++)
         for (size_t page = 0; page < PAGES; page++) {
             uint64_t found = *(volatile uint64_t *)(all + i * each + page * PAGE);
             must(found == word_at(i + page), "page %zu of mapping %zu is %#lx", page, i, (unsigned long)found);

@@ -139,6 +139,10 @@ fn a_guest_that_ends_while_it_boots_is_tried_once_more() {
     for (end, words) in [
         ("echo Kernel panic - not syncing", "panicked"),
         ("true", "switched itself off"),
+        (
+            "echo quartier: CPU 1 has lost its timer",
+            "quartier: CPU 1 has lost its timer; nothing has run",
+        ),
         ("kill -ABRT $$", "SIGABRT"),
         ("kill -SEGV $$", "SIGSEGV"),
     ] {

@@ -10,6 +10,7 @@ mod server;
 mod session;
 mod spaces;
 mod streams;
+mod timers;
 
 use std::convert::Infallible;
 use std::fs::{self, File};
@@ -75,8 +76,12 @@ fn boot() -> Result<()> {
     let mut from_host = port.try_clone().doing("use the port to the host")?;
     let host = Host(Arc::new(Mutex::new(port)));
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    host.send(&Frame::Hello(release)).doing("write to the host")?;
     let start = start_from_initramfs()?;
+    // Before the host has heard anything: then it boots another. Where one thread emulates all CPUs none loses its timer.
+    if start.is_none() {
+        timers::check()?;
+    }
+    host.send(&Frame::Hello(release)).doing("write to the host")?;
     let heartbeat = if start.is_some() { HEARTBEAT_REPEATABLE } else { HEARTBEAT };
     start_heartbeat(host.clone(), heartbeat);
     let run = || {

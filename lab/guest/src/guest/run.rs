@@ -26,14 +26,16 @@ use crate::frame::{Exit, Frame, Start};
 use crate::initramfs;
 use crate::modules::{ModuleTree, NEEDED};
 
+/// What our agent says where nobody hears it but the console.
+const OURS: &str = "quartier: ";
 /// Frames read ahead of what this process has written out.
 const FRAMES_AHEAD: usize = 16;
 /// How often limits are looked at.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Runs a command in a guest. One that does not boot is tried once more: under heavy load a kernel may
-/// hang before its first process, or QEMU crash (10.0: a processor that reads from a device while another moves
-/// it, `iotlb_to_section`), and nothing of the command's has begun then.
+/// hang before its first process, QEMU crash (10.0: a processor that reads from a device while another moves
+/// it, `iotlb_to_section`) or lose a processor's timer (`agent/timers.rs`), and nothing of the command's has begun then.
 ///
 /// # Errors
 /// When something asked for cannot be, or when the guest ends before the command does.
@@ -305,7 +307,9 @@ impl Run<'_> {
             }
             End::Gone => {
                 may_boot_again = true;
-                "the guest switched itself off before the command ended".into()
+                let ours = console.lines().find_map(|line| line.trim_end().strip_prefix(OURS));
+                let nobody = "the guest switched itself off before the command ended";
+                ours.unwrap_or(nobody).to_owned()
             }
         };
         if may_boot_again && !self.has_answered {
