@@ -184,8 +184,6 @@ pub enum Why {
     },
     /// Its pages would have to move, and tasks wait for memory already.
     MemoryScarce,
-    /// Its pages would have to move, and those of others still do: where there is too much is not seen before.
-    OthersMove,
     /// No node that it may use has room for it.
     NoRoom,
     /// It needs more than one node, and which thread uses which page is unknown.
@@ -210,9 +208,6 @@ impl fmt::Display for Why {
             }
             Self::MemoryScarce => f.write_str(
                 "its pages would have to move, and tasks of this machine wait for memory: it is tried when they do not",
-            ),
-            Self::OthersMove => f.write_str(
-                "its pages would have to move, and those of others still do: it is decided when they have",
             ),
             Self::NoRoom => f.write_str("no node that it may use has room for it"),
             Self::UsersUnknown(unseen) => write!(

@@ -121,7 +121,6 @@ pub fn passes(why: Why, process: &Terms<'_>, sight: &Sight<'_>) -> Option<Nanos>
             Some(at + (after - process.seen.age))
         }
         Why::Rests { until } | Why::DidNotHelp { until } => Some(until.max(at + SOON)),
-        Why::OthersMove => Some(at + SOON),
         Why::MemoryScarce | Why::NoRoom => Some(at + SOON + SOON),
         _ => None,
     }
@@ -230,9 +229,6 @@ impl Judgement {
         }
         if self.speedup < settings.speedup_min || self.step.gain < settings.gain_min {
             return Err(Why::GainsLittle { speedup: self.speedup });
-        }
-        if self.step.pages != Pages::Stay && sight.is_under_way {
-            return Err(Why::OthersMove);
         }
         let after = Nanos((self.step.cost.0 as f64 / self.step.gain) as u64);
         let pressure = sight.snapshot.kernel.and_then(|kernel| kernel.memory_pressure());

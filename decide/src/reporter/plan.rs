@@ -24,8 +24,6 @@ pub struct Sight<'a> {
     pub all: Vec<Terms<'a>>,
     /// As it is now.
     pub pressure: Pressure,
-    /// Whether pages still move that were to: memory is not yet where it will be.
-    pub is_under_way: bool,
 }
 
 /// What a process was given, by its index among all.
@@ -47,19 +45,19 @@ impl<'a> Sight<'a> {
         power: &'a Power,
         settings: &'a Settings,
         snapshot: &'a Snapshot,
-        is_under_way: bool,
     ) -> Self {
         let of = |seen: &'a ProcessSeen| Terms::new(machine, settings, snapshot, seen);
         let all: Vec<_> = snapshot.processes.iter().map(of).collect();
         let mut pressure = Pressure::none(machine, snapshot);
         all.iter().for_each(|process| pressure.add(process));
-        Self { machine, tree, power, settings, snapshot, all, pressure, is_under_way }
+        Self { machine, tree, power, settings, snapshot, all, pressure }
     }
 
     pub fn plan(&self, triggers: Vec<Trigger>, state: &mut State) -> Plan {
         let at = self.snapshot.at;
         let mut plan = Plan { at, triggers, ..Plan::default() };
-        for process in self.all.iter().filter(|_| !self.is_under_way) {
+        let is_under_way = state.is_under_way();
+        for process in self.all.iter().filter(|_| !is_under_way) {
             // If one does not run at the moment it will be judged when it does.
             if let Some(known) = state.processes.get_mut(&process.id())
                 && known.is_due(process.seen, at, self.settings)
