@@ -6,8 +6,8 @@ use std::path::Path;
 
 use quartier_marker::Facts;
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::cpus;
 use crate::error::{Context, Result};
 
 const GROUP: &str = "/sys/fs/cgroup/counted";
@@ -39,19 +39,8 @@ pub fn begin_counting(facts: &Facts) -> Result<()> {
     join("")?;
     quartier_marker::start(facts);
     leave.write_all(b"0").path("write", others)?;
-    visit_cpus()
-}
-
-/// Runs on each CPU for a moment. The instrument learns from a switch whose task a CPU runs, and a busy
-/// thread that ran before may not be switched by itself.
-fn visit_cpus() -> Result<()> {
-    let all = sched_getaffinity(None).doing("find this guest's CPUs")?;
-    for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)) {
-        let mut one = CpuSet::new();
-        one.set(cpu);
-        sched_setaffinity(None, &one).doing("visit a CPU")?;
-    }
-    sched_setaffinity(None, &all).doing("visit a CPU")
+    // The instrument learns from a switch whose task a CPU runs, and a busy thread that ran before may not be switched by itself.
+    cpus::on_each(|_| Ok(()))
 }
 
 /// The group's processes; those that have ended and wait to be reaped are not among them.

@@ -2,6 +2,7 @@
 //! and tells the host how it went.
 
 mod clocks;
+mod cpus;
 mod enter;
 mod group;
 mod mounts;

@@ -7,8 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
+use super::cpus;
 use crate::error::{Context, Error, Result};
 
 const INTERRUPTS: &str = "/proc/interrupts";
@@ -22,16 +21,10 @@ const WAIT: Duration = Duration::from_secs(5);
 /// # Errors
 /// When one is not interrupted.
 pub fn check() -> Result<()> {
-    let all = sched_getaffinity(None).doing("ask for the CPUs")?;
-    let end = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).try_for_each(check_one);
-    sched_setaffinity(None, &all).doing("visit a CPU")?;
-    end
+    cpus::on_each(check_one)
 }
 
 fn check_one(cpu: usize) -> Result<()> {
-    let mut one = CpuSet::new();
-    one.set(cpu);
-    sched_setaffinity(None, &one).doing("visit a CPU")?;
     if is_interrupted(|| interrupts(cpu), WAIT)? {
         return Ok(());
     }
@@ -69,6 +62,8 @@ fn count(table: &str, cpu: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+
     use super::*;
 
     #[test]
