@@ -116,6 +116,16 @@ pub enum Kind {
     Pin,
     /// What was done did not help: back to how it was.
     TakeBack,
+    /// More of its threads run than its nodes have CPUs for: they may go where the kernel has some. Its pages stay.
+    LetGo,
+}
+
+impl Kind {
+    /// Whether threads are placed as they were before, rather than held.
+    #[must_use]
+    pub fn is_release(self) -> bool {
+        matches!(self, Self::TakeBack | Self::LetGo)
+    }
 }
 
 /// What happens to a process's memory.
@@ -184,6 +194,8 @@ pub enum Why {
     },
     /// Its pages would have to move, and tasks wait for memory already.
     MemoryScarce,
+    /// Its pages would have to move, and those of others still do: where there is too much is not seen before.
+    OthersMove,
     /// No node that it may use has room for it.
     NoRoom,
     /// It needs more than one node, and which thread uses which page is unknown.
@@ -208,6 +220,9 @@ impl fmt::Display for Why {
             }
             Self::MemoryScarce => f.write_str(
                 "its pages would have to move, and tasks of this machine wait for memory: it is tried when they do not",
+            ),
+            Self::OthersMove => f.write_str(
+                "its pages would have to move, and those of others still do: it is decided when they have",
             ),
             Self::NoRoom => f.write_str("no node that it may use has room for it"),
             Self::UsersUnknown(unseen) => write!(

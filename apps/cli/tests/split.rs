@@ -10,6 +10,8 @@ use serde_json::Value;
 const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 eighths=$3
     cd /tmp && echo 1 > /proc/sys/kernel/numa_balancing
+    # A huge page shows one touch each time that the kernel goes over memory: of so little too few for minutes.
+    echo never > /sys/kernel/mm/transparent_hugepage/enabled
     # How long it takes until enough touches were seen depends on how fast the guest is.
     until_said() { for look in $(seq 120); do grep -sq "$1" $2 && break; sleep 1.5; done; }
     $eighths 64 8 pool 240 > parts & pid=$!
@@ -45,14 +47,10 @@ fn check(kernel: &str) {
     let json = |line: &&str| serde_json::from_str::<Value>(line).unwrap();
     let parts = lines("parts").first().map(json).expect("it says where its pages are");
     let number = |name: &str| parts[name].as_u64().unwrap();
-    // First touch leaves a quarter beside its users.
-    assert!(number("right") * 2 > number("pages"), "{text}");
+    // The kernel alone leaves a fifth to four fifths of them so: it brings a page to its thread, and then moves the thread.
+    assert!(number("right") * 10 > number("pages") * 9, "{text}");
     assert!(!lines("said").is_empty(), "a split was decided: {text}");
     assert!(lines("log").iter().any(|line| json(line)["outcome"]["threads_held"] == 8), "{text}");
-    let moved = |line: &&str| json(line)["outcome"]["moved"].as_u64().unwrap();
-    // How much is left to us depends on how fast the kernel's own balancing is: 4 to 24 MiB were seen, and once nothing.
-    let is_left = !lines("said").iter().all(|said| said.contains("pages Stay"));
-    assert!(!is_left || lines("log").iter().map(moved).sum::<u64>() >= 2 << 20, "{text}");
     assert!(lines("replayed").iter().any(|line| line.ends_with("all the same")), "{text}");
     assert_eq!(lines("blind").len(), 1, "why it is not split is said: {text}");
     assert!(!text.contains("was wrong") && !text.contains("ended with"), "{text}");

@@ -2,11 +2,12 @@
 //! earlier move helped.
 
 use quartier_model::{
-    Bytes, Kind, Nanos, NodeId, Outcome, Pages, ProcessSeen, Standing, Step, TaskId, Why,
+    Bytes, Kind, Nanos, NodeId, Outcome, Pages, ProcessSeen, Standing, Step, TaskId, ThreadSeen,
+    Why,
 };
 use serde::{Deserialize, Serialize};
 
-use super::arrange::{Given, Home};
+use super::arrange::{Given, Home, usable_cpus};
 use super::plan::Sight;
 use super::pressure::Pressure;
 use super::terms::{Terms, ThreadTerms, remoteness, share_on};
@@ -104,13 +105,39 @@ pub fn is_left(sight: &Sight<'_>, process: &Terms<'_>, known: &Known) -> Option<
     let crowded = contention(process, &sight.pressure).unwrap_or(0.0);
     let intensity = process.intensity.value();
     // Who waits for a CPU without being held is the kernel's to help.
-    let waits_where_held = process.to_place().any(|thread| {
-        thread.seen.held_on.is_some() && thread.waiting > WAITING_MIN * thread.demand()
-    });
-    let is_well =
-        intensity * far < SLOWDOWN_MIN && intensity * crowded < CONTENTION_MIN && !waits_where_held;
+    let waits = process.to_place().any(waits_where_held);
+    let is_well = intensity * far < SLOWDOWN_MIN && intensity * crowded < CONTENTION_MIN && !waits;
     let is_well = is_well && !sight.power.has_idle_for(sight.machine, sight.snapshot, process);
     is_well.then_some(Why::WellPlaced)
+}
+
+fn waits_where_held(thread: &ThreadTerms<'_>) -> bool {
+    thread.seen.held_on.is_some() && thread.waiting > WAITING_MIN * thread.demand()
+}
+
+/// More threads of a process run than did when it was moved: those that are held on a node are more than it has CPUs for, and
+/// would have to wait less anywhere else. Nobody knows yet where they are to be, but not there.
+pub fn outgrown(sight: &Sight<'_>, process: &Terms<'_>) -> Option<Step> {
+    if process.seen.pin.is_some() || !process.to_place().any(waits_where_held) {
+        return None;
+    }
+    let cpus_of = |node| usable_cpus(sight.machine, sight.snapshot, process.seen, node).len();
+    let all_cpus: usize = sight.machine.node_ids().map(cpus_of).sum();
+    let for_each_cpu = process.to_place().count().div_ceil(all_cpus.max(1));
+    let is_outgrown = |node| {
+        let held = process.to_place().filter(|thread| thread.seen.held_on == Some(node)).count();
+        held > cpus_of(node) * for_each_cpu
+    };
+    let held = |thread: &&ThreadSeen| thread.held_on.is_some();
+    sight.machine.node_ids().any(is_outgrown).then(|| Step {
+        process: process.id(),
+        kind: Kind::LetGo,
+        threads: process.seen.free_threads().filter(held).map(|thread| (thread.id, None)).collect(),
+        others: None,
+        pages: Pages::Stay,
+        gain: process.waiting(),
+        cost: Nanos(0),
+    })
 }
 
 /// When a reason to leave a process where it is may have passed; `None`: when something changes.
@@ -121,6 +148,7 @@ pub fn passes(why: Why, process: &Terms<'_>, sight: &Sight<'_>) -> Option<Nanos>
             Some(at + (after - process.seen.age))
         }
         Why::Rests { until } | Why::DidNotHelp { until } => Some(until.max(at + SOON)),
+        Why::OthersMove => Some(at + SOON),
         Why::MemoryScarce | Why::NoRoom => Some(at + SOON + SOON),
         _ => None,
     }
@@ -230,6 +258,9 @@ impl Judgement {
         if self.speedup < settings.speedup_min || self.step.gain < settings.gain_min {
             return Err(Why::GainsLittle { speedup: self.speedup });
         }
+        if self.step.pages != Pages::Stay && sight.is_under_way {
+            return Err(Why::OthersMove);
+        }
         let after = Nanos((self.step.cost.0 as f64 / self.step.gain) as u64);
         let pressure = sight.snapshot.kernel.and_then(|kernel| kernel.memory_pressure());
         if self.step.pages != Pages::Stay && pressure.is_some_and(|part| part > SCARCE_FROM) {
@@ -327,6 +358,11 @@ impl Known {
             gain: trial.before.work - now.work,
             cost: Nanos(0),
         })
+    }
+
+    /// Its threads are let go: how well it does now says nothing about the move.
+    pub fn let_go(&mut self) {
+        self.trial = None;
     }
 
     /// How much of its memory is known not to move.

@@ -24,6 +24,8 @@ pub struct Sight<'a> {
     pub all: Vec<Terms<'a>>,
     /// As it is now.
     pub pressure: Pressure,
+    /// Whether pages still move that were to: memory is not yet where it will be.
+    pub is_under_way: bool,
 }
 
 /// What a process was given, by its index among all.
@@ -45,22 +47,23 @@ impl<'a> Sight<'a> {
         power: &'a Power,
         settings: &'a Settings,
         snapshot: &'a Snapshot,
+        is_under_way: bool,
     ) -> Self {
         let of = |seen: &'a ProcessSeen| Terms::new(machine, settings, snapshot, seen);
         let all: Vec<_> = snapshot.processes.iter().map(of).collect();
         let mut pressure = Pressure::none(machine, snapshot);
         all.iter().for_each(|process| pressure.add(process));
-        Self { machine, tree, power, settings, snapshot, all, pressure }
+        Self { machine, tree, power, settings, snapshot, all, pressure, is_under_way }
     }
 
     pub fn plan(&self, triggers: Vec<Trigger>, state: &mut State) -> Plan {
         let at = self.snapshot.at;
         let mut plan = Plan { at, triggers, ..Plan::default() };
-        let is_under_way = state.is_under_way();
-        for process in self.all.iter().filter(|_| !is_under_way) {
+        for process in self.all.iter().filter(|_| !self.is_under_way) {
             // If one does not run at the moment it will be judged when it does.
             if let Some(known) = state.processes.get_mut(&process.id())
                 && known.is_due(process.seen, at, self.settings)
+                && judge::outgrown(self, process).is_none()
                 && let Some(now) = judge::efficiency(self, process)
             {
                 plan.steps.extend(known.judge(process.id(), at, now, self.settings));
@@ -180,6 +183,10 @@ impl<'a> Sight<'a> {
             }
             Fate::Kept(why, speedup) => {
                 factors.speedup = speedup;
+                if let Some(step) = judge::outgrown(self, process) {
+                    known.let_go();
+                    plan.steps.push(step);
+                }
                 plan.left.push(Left { process: process.id(), why });
             }
             Fate::Open => {}

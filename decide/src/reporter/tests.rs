@@ -1,5 +1,6 @@
 //! Constructed situations.
 
+mod outgrown;
 mod power;
 mod split;
 
@@ -278,6 +279,27 @@ fn nothing_is_judged_while_pages_of_others_still_move() {
     reporter.outcome(&outcomes[1]);
     let kinds: Vec<_> = world.steps(&mut reporter, 60).iter().map(|step| step.kind).collect();
     assert_eq!(kinds, [Kind::TakeBack; 2]);
+}
+
+/// Seen in guests: while two took their memory along, their node seemed to have too much of it, and a third left.
+#[test]
+fn no_more_pages_are_to_move_while_those_of_others_do() {
+    let taken = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 16)], &[cpu]) };
+    let mut world = World::new(4, 2, vec![taken(0), taken(1), process(&[(0, 256)], &[4])]);
+    let (snapshot, mut reporter) = (world.snapshot(), world.reporter());
+    let triggers = reporter.triggers(&snapshot);
+    let plan = reporter.plan(triggers, &snapshot);
+    let outcome = world.carry_out(&plan.steps[0]);
+    assert!(outcome.moved > Bytes(0) && plan.steps.len() == 1, "{plan:?}");
+    world.processes.extend([process(&[(0, 256)], &[6]), process(&[(3, 256)], &[2])]);
+    let plan = world.step(&mut reporter);
+    assert_eq!(why(&plan, 3), Why::OthersMove);
+    let moved: Vec<_> = plan.steps.iter().map(|step| (step.process, &step.pages)).collect();
+    assert_eq!(moved, [(id(4), &Pages::Stay)], "a thread may go to its memory meanwhile");
+    assert_eq!(world.steps(&mut reporter, 60), []);
+    reporter.outcome(&outcome);
+    let moved: Vec<_> = world.steps(&mut reporter, 60).iter().map(|step| step.process).collect();
+    assert_eq!(moved, [id(3)]);
 }
 
 #[test]

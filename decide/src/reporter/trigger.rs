@@ -4,11 +4,10 @@
 use quartier_model::{Machine, Nanos, NodeId, Snapshot, Standing, Trigger};
 use serde::{Deserialize, Serialize};
 
-use super::State;
 use super::plan::Sight;
 use super::power::IDLE_MIN;
 use super::terms::Terms;
-use super::users;
+use super::{State, judge, users};
 
 /// A thread that waits for this part of the time, while a CPU elsewhere is this idle.
 const WAITING_MIN: f64 = 0.2;
@@ -99,7 +98,11 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
             && again.is_some_and(|again| again <= snapshot.at)
     };
     let holds = [
-        (Trigger::Unbalanced, !is_calm && is_unbalanced(machine, snapshot, all)),
+        (
+            Trigger::Unbalanced,
+            !is_calm && is_unbalanced(machine, snapshot, all)
+                || all.iter().any(|process| judge::outgrown(sight, process).is_some()),
+        ),
         (
             Trigger::Changed,
             !is_soon && all.iter().any(|process| has_changed(sight, process, state)),

@@ -16,17 +16,24 @@ use super::pages::{Mappings, PAGE};
 use super::{Kernel, LOOK_AROUND, SECOND};
 use crate::events::{Events, Fault, Faults, Refused};
 
-/// So long a process is looked at, at most,
+/// So long a process is looked at, at most, if it touches much meanwhile,
 const LOOK_FOR: Nanos = Nanos(20 * SECOND);
-/// and not again before so long.
+/// or else for as long as the kernel takes to go over all of its memory when it is slowest (60 s): a look that ends
+/// earlier may miss the same part each time.
+const LOOK_LONG: Nanos = Nanos(65 * SECOND);
+/// It is not looked at again before so long.
 const REST: Nanos = Nanos(40 * SECOND);
-/// What was seen longer ago says nothing about now. Of a process that is well placed the kernel shows little: it goes
-/// over its memory once a minute only.
+/// Touches of all of its threads that are much: 500 a second.
+const MUCH: u64 = 10_000;
+/// What was seen longer ago says nothing about now.
 const TOUCHES_LAST: Nanos = Nanos(300 * SECOND);
-/// Touches kept of a process, and of one of its threads: at least, if it has very many, and at most.
+/// Blocks kept of a process, as touched by each of its threads, and of one of them: at least, if it has very many,
+/// and at most.
 const TOUCHES_MAX: usize = 4096;
 const OF_THREAD_MIN: usize = 16;
 const OF_THREAD_MAX: usize = 64;
+/// Touches of a thread that say what it uses.
+const ENOUGH: u64 = 64;
 /// Blocks that are told of a process.
 const BLOCKS_MAX: usize = 512;
 
@@ -37,12 +44,14 @@ pub struct Touching {
     wanted_until: Nanos,
     /// Of threads by their number, while they are looked at.
     open: BTreeMap<u32, Box<dyn Faults>>,
-    /// The newest last, by thread.
-    seen: BTreeMap<u32, VecDeque<Touch>>,
+    /// The block that was touched latest last, by thread.
+    seen: BTreeMap<u32, VecDeque<Touched>>,
     /// By thread, too.
     lost: BTreeMap<u32, u64>,
-    /// Touches kept of a thread.
+    /// Blocks kept of a thread.
     kept_max: usize,
+    /// Touches since it began, lost ones, too.
+    came: u64,
     began: Option<Nanos>,
     ended: Option<Nanos>,
     /// When it was asked where the pages lie.
@@ -52,12 +61,21 @@ pub struct Touching {
     unseen: Option<Unseen>,
 }
 
-/// A thread touched a page.
+/// What a thread touched of a block. The kernel goes over memory in the order of addresses, so the latest touches
+/// alone would be of one block.
 #[derive(Clone, Copy, Debug)]
-struct Touch {
+struct Touched {
+    /// As of the latest.
     at: Nanos,
     page: u64,
     on: Option<NodeId>,
+    times: u64,
+}
+
+impl Touched {
+    fn block(&self) -> u64 {
+        self.page / (BLOCK.0 / PAGE)
+    }
 }
 
 /// What is needed to look at one process.
@@ -114,7 +132,7 @@ impl Touching {
 
     fn forget(&mut self, at: Nanos) {
         self.seen.retain(|_, touches| {
-            while touches.front().is_some_and(|touch| touch.at + TOUCHES_LAST < at) {
+            while touches.front().is_some_and(|touched| touched.at + TOUCHES_LAST < at) {
                 touches.pop_front();
             }
             !touches.is_empty()
@@ -131,11 +149,18 @@ impl Touching {
             if self.ended.is_none_or(|ended| ask.at >= ended + REST) {
                 self.own_pages = own_pages(ask);
                 self.began = Some(ask.at);
+                self.came = 0;
+                // What comes now says more than what came before.
+                self.seen
+                    .values_mut()
+                    .flatten()
+                    .for_each(|touched| touched.times = touched.times.div_ceil(2));
                 self.open(ask);
             }
         } else {
             self.take(ask);
-            let is_over = self.began.is_none_or(|began| ask.at >= began + LOOK_FOR);
+            let look_for = if self.came >= MUCH { LOOK_FOR } else { LOOK_LONG };
+            let is_over = self.began.is_none_or(|began| ask.at >= began + look_for);
             if is_over || self.is_enough(ask.threads) {
                 self.stop(ask.at, None);
             } else {
@@ -182,6 +207,7 @@ impl Touching {
             lost.push((*tid, open.take(&mut |fault| faults.push(fault))));
         }
         let nr = faults.len() as u64 + lost.iter().map(|(_, lost)| lost).sum::<u64>();
+        self.came = self.came.saturating_add(nr);
         // What the kernel counts may be late by some pages: so little growth is only then no matter if there is much
         // else.
         let is_growing = before
@@ -199,7 +225,13 @@ impl Touching {
                 continue;
             }
             let touches = self.seen.entry(tid).or_default();
-            touches.push_back(Touch { at: ask.at, page: address / PAGE, on: None });
+            let mut new = Touched { at: ask.at, page: address / PAGE, on: None, times: 1 };
+            if let Some(at) = touches.iter().rposition(|touched| touched.block() == new.block())
+                && let Some(before) = touches.remove(at)
+            {
+                new.times += before.times;
+            }
+            touches.push_back(new);
             while touches.len() > self.kept_max {
                 touches.pop_front();
             }
@@ -207,8 +239,12 @@ impl Touching {
     }
 
     fn is_enough(&self, threads: &[u32]) -> bool {
-        let has_enough = |tid| self.seen.get(tid).is_some_and(|seen| seen.len() >= OF_THREAD_MAX);
+        let has_enough = |tid| self.seen.get(tid).is_some_and(|seen| seen.len() >= self.kept_max);
         threads.iter().all(has_enough)
+    }
+
+    fn times(&self, tid: u32) -> u64 {
+        self.seen.get(&tid).map_or(0, |seen| seen.iter().map(|touched| touched.times).sum())
     }
 
     /// Asks where the pages lie that were touched: they may have moved.
@@ -217,7 +253,7 @@ impl Touching {
             return;
         }
         self.asked = ask.at;
-        let pages = self.seen.values().flatten().map(|touch| touch.page);
+        let pages = self.seen.values().flatten().map(|touched| touched.page);
         let mut pages: Vec<u64> = pages.collect();
         pages.sort_unstable();
         pages.dedup();
@@ -230,18 +266,20 @@ impl Touching {
             let at = pages.binary_search(page).ok()?;
             ask.machine.node_by_os_id((*nodes.get(at)?)?)
         };
-        for touch in self.seen.values_mut().flatten() {
-            touch.on = node_of(&touch.page);
+        for touched in self.seen.values_mut().flatten() {
+            touched.on = node_of(&touched.page);
         }
     }
 
-    /// On which nodes the pages lie that a thread touched; `None`: unknown.
+    /// How often a thread touched what lies on which node, each block being where its latest page is; `None`: unknown.
     pub fn touched_by(&self, tid: u32) -> Option<PerNode> {
-        let mut touched = PerNode::new();
-        for node in self.seen.get(&tid)?.iter().filter_map(|touch| touch.on) {
-            *touched.entry(node).or_default() += 1;
+        let mut nodes = PerNode::new();
+        for touched in self.seen.get(&tid)? {
+            if let Some(node) = touched.on {
+                *nodes.entry(node).or_default() += touched.times;
+            }
         }
-        (!touched.is_empty()).then_some(touched)
+        (!nodes.is_empty()).then_some(nodes)
     }
 
     /// Who uses what; `None`: that was not asked.
@@ -255,23 +293,22 @@ impl Touching {
         })
     }
 
-    /// What was lost of threads of which more would have been kept: of memory in small pages a thread's touches come
-    /// by the hundred at once, and 64 of them tell as much.
+    /// What was lost of threads of which little was seen: of memory in small pages a thread's touches come by the
+    /// hundred at once, and some of them tell as much.
     fn lost(&self) -> u64 {
-        let is_short = |tid| self.seen.get(tid).map_or(0, VecDeque::len) < self.kept_max;
-        self.lost.iter().filter(|(tid, _)| is_short(tid)).map(|(_, lost)| lost).sum()
+        self.lost.iter().filter(|(tid, _)| self.times(**tid) < ENOUGH).map(|(_, lost)| lost).sum()
     }
 
     fn blocks(&self) -> Vec<BlockSeen> {
         let mut blocks = BTreeMap::<u64, (Nanos, BlockSeen)>::new();
         let touches = self.seen.iter();
-        for (tid, touch) in touches.flat_map(|(tid, of)| of.iter().map(move |touch| (tid, touch))) {
-            let index = touch.page / (BLOCK.0 / PAGE);
-            let new = || (touch.at, BlockSeen { index, on: touch.on, by: BTreeMap::new() });
+        for (tid, of) in touches.flat_map(|(tid, of)| of.iter().map(move |of| (tid, of))) {
+            let index = of.block();
+            let new = || (of.at, BlockSeen { index, on: of.on, by: BTreeMap::new() });
             let (latest, block) = blocks.entry(index).or_insert_with(new);
-            *block.by.entry(*tid).or_default() += 1;
-            if touch.at > *latest {
-                (*latest, block.on) = (touch.at, touch.on);
+            block.by.insert(*tid, of.times);
+            if of.at > *latest {
+                (*latest, block.on) = (of.at, of.on);
             }
         }
         let mut blocks: Vec<_> = blocks.into_values().map(|(_, block)| block).collect();

@@ -153,7 +153,7 @@ impl Scheduler {
     pub fn begin(&mut self, at: Nanos, order: Order<'_>) -> Result<(), JournalError> {
         let whole: CpuBits = order.whole.iter().collect();
         let mut outcome = nothing_done(order.step.process, at);
-        if order.step.kind == Kind::TakeBack {
+        if order.step.kind.is_release() {
             self.release(Some(order.step.process))?;
         }
         outcome.by_cpuset = self.place_group(&order, &whole)?;
@@ -165,7 +165,7 @@ impl Scheduler {
             _ => self.place_threads(step, tasks, &whole, &mut outcome)?,
         }
         // Pages do not leave threads that could not be held.
-        let is_held = outcome.threads_held > 0 || step.kind == Kind::TakeBack;
+        let is_held = outcome.threads_held > 0 || step.kind.is_release();
         let pages = outcome.refusal.filter(|_| !is_held).map_or(pages, Err);
         self.begin_move(step, pages, outcome);
         Ok(())
@@ -196,7 +196,7 @@ impl Scheduler {
         // An earlier move of the same process ends where it is.
         self.moves.retain(|(running, _)| running.process() != step.process);
         let os_id = |node: NodeId| self.machine.nodes()[node.index()].os_id;
-        if step.kind != Kind::TakeBack {
+        if !step.kind.is_release() {
             self.latest.insert(step.process, Blocks::new());
         }
         let goal = match &step.pages {

@@ -103,9 +103,12 @@ fn what_was_done_is_undone_also_by_whoever_comes_after() {
 fn a_step_that_is_taken_back_lets_go() {
     let Some(scene) = Scene::new() else { return };
     let mut scheduler = scene.scheduler();
-    scene.carry_out(&mut scheduler, Kind::Gather, Some(0));
-    scene.carry_out(&mut scheduler, Kind::TakeBack, None);
-    assert_eq!((cpus(&scene.sleeper), scheduler.holds().len()), (scene.whole, 0));
+    for kind in [Kind::TakeBack, Kind::LetGo] {
+        scene.carry_out(&mut scheduler, Kind::Gather, Some(0));
+        assert_eq!((cpus(&scene.sleeper), scheduler.holds().len()), ("0".parse().unwrap(), 1));
+        scene.carry_out(&mut scheduler, kind, None);
+        assert_eq!((cpus(&scene.sleeper), scheduler.holds().len()), (scene.whole.clone(), 0));
+    }
 }
 
 #[test]

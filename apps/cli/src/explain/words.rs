@@ -142,6 +142,7 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Scatter => "scatter",
         Kind::Pin => "pin",
         Kind::TakeBack => "take back",
+        Kind::LetGo => "let go",
     }
 }
 

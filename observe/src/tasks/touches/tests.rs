@@ -205,16 +205,16 @@ fn first_touches_say_nothing_about_who_uses_memory() {
     // By less than a quarter of them: others are most.
     scene.touch(40, 0..100);
     scene.has_own_pages(1120);
-    assert_eq!(blocks(scene.look(1)), [(0, vec![(40, 64)])]);
+    assert_eq!(blocks(scene.look(1)), [(0, vec![(40, 100)])]);
     // Of a mapping that was not there, a file's, or another process that has the thread's number now.
     scene.touch(41, [1 << 30]);
     let fault = Fault { pid: 99, tid: 41, address: FIRST };
     scene.fake.0.borrow_mut().faults.entry(41).or_default().0.push(fault);
-    assert_eq!(blocks(scene.look(1)), [(0, vec![(40, 64)])]);
+    assert_eq!(blocks(scene.look(1)), [(0, vec![(40, 100)])]);
     // Whether it grew is unknown: it may have.
     std::fs::remove_file(scene.root.path().join("proc/40/statm")).unwrap();
     scene.touch(41, 0..9);
-    assert_eq!(blocks(scene.look(1)), [(0, vec![(40, 64)])]);
+    assert_eq!(blocks(scene.look(1)), [(0, vec![(40, 100)])]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn what_was_lost_is_counted() {
     scene.fake.0.borrow_mut().faults.entry(40).or_default().1 = 7;
     let Users::Seen(Touches { blocks, lost }) = scene.look(1) else { panic!() };
     assert_eq!((blocks.len(), lost), (1, 7));
-    // Of a thread of which nothing was seen at all, too; of one that would have kept none of them, not.
+    // Of a thread of which nothing was seen at all, too; of one that is known, not.
     scene.fake.0.borrow_mut().faults.entry(41).or_default().1 = 5;
     scene.touch(40, 0..64);
     let Users::Seen(Touches { lost, .. }) = scene.look(1) else { panic!() };
@@ -234,39 +234,58 @@ fn what_was_lost_is_counted() {
 
 #[test]
 fn it_is_looked_for_a_while_then_not_and_what_is_old_is_forgotten() {
-    let mut scene = Scene::of(2);
-    scene.look(1);
-    scene.touch(40, [1]);
-    for _ in 0..19 {
+    // Longer where little comes: the kernel may go over all of it once a minute only.
+    for (touches, seconds) in [(1, 65), (MUCH, 20)] {
+        let mut scene = Scene::of(2);
+        scene.look(1);
+        scene.touch(40, (0..touches).map(|at| at % 512));
+        for _ in 1..seconds {
+            scene.look(1);
+            assert_eq!(scene.nr_open(), 2);
+        }
+        scene.look(1);
+        assert_eq!(scene.nr_open(), 0, "{seconds} s are over");
+        for _ in 0..39 {
+            assert_eq!(blocks(scene.look(1)).len(), 1, "what is known stays known");
+            assert_eq!(scene.nr_open(), 0);
+        }
         scene.look(1);
         assert_eq!(scene.nr_open(), 2);
-    }
-    scene.look(1);
-    assert_eq!(scene.nr_open(), 0, "20 s are over");
-    for _ in 0..39 {
-        assert_eq!(blocks(scene.look(1)).len(), 1, "what is known stays known");
+        assert_eq!(blocks(scene.look(259 - seconds)).len(), 1);
+        assert_eq!(blocks(scene.look(3)), [], "five minutes ago");
+        // It needs a node only, or ended.
+        scene.touching.stop(scene.at, None);
         assert_eq!(scene.nr_open(), 0);
     }
-    scene.look(1);
-    assert_eq!(scene.nr_open(), 2);
-    assert_eq!(blocks(scene.look(239)).len(), 1);
-    assert_eq!(blocks(scene.look(3)), [], "five minutes ago");
-    // It needs a node only, or ended.
-    scene.touching.stop(scene.at, None);
-    assert_eq!(scene.nr_open(), 0);
 }
 
 #[test]
-fn it_ends_early_when_enough_is_known() {
+fn it_ends_early_when_as_much_is_known_as_is_kept() {
     let mut scene = Scene::of(2);
     scene.look(1);
-    scene.touch(40, 0..200);
-    scene.touch(41, 0..63);
+    scene.touch(40, (0..200).map(|at| 512 * at));
+    scene.touch(41, (0..63).map(|at| 512 * at));
+    scene.touch(41, 0..200);
     scene.look(1);
     assert_eq!(scene.nr_open(), 2);
-    scene.touch(41, [5]);
+    scene.touch(41, [512 * 63]);
     scene.look(1);
     assert_eq!(scene.nr_open(), 0);
+}
+
+/// The kernel marks memory in the order of addresses, and a thread goes over it in that order.
+#[test]
+fn many_touches_of_a_block_do_not_push_out_those_of_others() {
+    let mut scene = Scene::of(1);
+    scene.look(1);
+    scene.touch(40, 0..64 * 512);
+    let seen = blocks(scene.look(1));
+    assert_eq!(seen.len(), 64);
+    assert!(seen.iter().all(|(_, by)| *by == [(40, 512)]));
+    // Each look halves what was seen before, and one touch stays one.
+    scene.look(40);
+    scene.touch(40, [0]);
+    assert_eq!(blocks(scene.look(1))[0], (0, vec![(40, 257)]));
 }
 
 #[test]
