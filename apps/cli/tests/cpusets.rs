@@ -34,12 +34,6 @@ const SCRIPT: &str = r#"
             echo "$1-$group [$(cat $groups/may/$group/cpuset.cpus)] $(left $pid)"
         done
     }
-    settle() {
-        for look in $(seq 20); do
-            sleep 1
-            [ $(tail -q -n 1 far.* | grep -c 'percent": \(9[0-9]\|100\),') = 4 ] && break
-        done
-    }
     start_daemon() { $quartierd --apply --journal journal --log log --config config > said.$1 2>&1 & daemon=$!; settle; }
     show before
     start_daemon killed
@@ -68,7 +62,8 @@ const SCRIPT: &str = r#"
 fn run(kernel: &str) -> Option<String> {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("far")];
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let (text, said) = common::script_in_guest(kernel, options, SCRIPT, programs)?;
+    let script = common::SETTLE.to_owned() + SCRIPT;
+    let (text, said) = common::script_in_guest(kernel, options, &script, programs)?;
     println!("kernel {kernel}: {said}\n{text}");
     Some(text)
 }

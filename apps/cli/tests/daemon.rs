@@ -22,17 +22,9 @@ const SCRIPT: &str = r#"
             echo "$1-cpus $(grep Cpus_allowed_list /proc/$pid/status | cut -f 2)"
         done
     }
-    # Until all are local, or 15 s have passed.
-    settle() {
-        for look in $(seq 15); do
-            sleep 1
-            [ $(tail -q -n 1 far.* | grep -c 'percent": \(9[0-9]\|100\),') = 4 ] && break
-        done
-        sleep 2
-    }
     show before
     $quartierd --apply --journal journal --log log --config config > said & daemon=$!
-    settle
+    settle; sleep 2
     show moved
     kill -9 $daemon
     wait $daemon 2> /dev/null
@@ -42,7 +34,7 @@ const SCRIPT: &str = r#"
     grep -o 'not by the cpuset of.*' said | sed 's/^/cpuset /'
     $quartier replay log | sed 's/^/replayed /'
     $quartierd --apply --journal journal > said-again & daemon=$!
-    settle
+    settle; sleep 2
     kill -TERM $daemon
     wait $daemon || echo "quartierd ended with $?"
     show stopped
@@ -85,7 +77,8 @@ impl Answer {
 fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("far")];
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let Some((text, said)) = common::script_in_guest(kernel, options, SCRIPT, programs) else {
+    let script = common::SETTLE.to_owned() + SCRIPT;
+    let Some((text, said)) = common::script_in_guest(kernel, options, &script, programs) else {
         return;
     };
     println!("kernel {kernel}: {said}");

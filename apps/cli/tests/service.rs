@@ -53,20 +53,13 @@ const CHECK: &str = r#"
             echo "$1-cpus $(grep Cpus_allowed_list /proc/$pid/status | cut -f 2)"
         done
     }
-    settle() {
-        for look in $(seq 20); do
-            sleep 1
-            [ $(tail -q -n 1 far.* | grep -c 'percent": \(9[0-9]\|100\),') = 4 ] && break
-        done
-        sleep 2
-    }
     of() { systemctl show quartierd --value -p $1; }
     systemctl start quartierd || echo "not started: $(systemctl status quartierd)"
     daemon=$(of MainPID)
     echo "state $(of ActiveState)"
     echo "uid $(grep ^Uid /proc/$daemon/status | cut -f 2)"
     for set in CapEff CapBnd CapAmb; do echo "caps $(grep ^$set /proc/$daemon/status | cut -f 2)"; done
-    settle
+    settle; sleep 2
     show moved
     systemctl reload quartierd || echo "not reloaded"
     sleep 1
@@ -75,7 +68,7 @@ const CHECK: &str = r#"
     # It is started again after five seconds; until then nothing is held.
     for look in $(seq 40); do sleep 0.1; [ "$(of ActiveState)" = activating ] && break; done
     show killed
-    settle
+    settle; sleep 2
     show again
     echo "restarts $(of NRestarts)"
     systemctl stop quartierd || echo "not stopped"
@@ -101,7 +94,7 @@ fn check(kernel: &str) {
         common::quartierd().into_os_string(),
         common::program("far").into_os_string(),
         unit.into_os_string(),
-        CHECK.into(),
+        (common::SETTLE.to_owned() + CHECK).into(),
     ];
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
     let Some((text, said)) = common::script_in_guest(kernel, options, BOOT, given) else {

@@ -75,6 +75,17 @@ pub fn in_guest(
     Some((String::from_utf8(output.stdout).unwrap(), said))
 }
 
+/// For scripts: `settle` waits until the last lines of four programs in `far.*` say that their memory is beside them, or
+/// for 20 s.
+pub const SETTLE: &str = r#"
+    settle() {
+        for look in $(seq 20); do
+            sleep 1
+            [ $(tail -q -n 1 far.* | grep -c 'percent": \(9[0-9]\|100\),') = 4 ] && break
+        done
+    }
+"#;
+
 /// Runs a script in a guest, as [`in_guest`] does; what it is given are its $1, $2 and so on.
 pub fn script_in_guest(
     kernel: &str,
