@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Allocated, Bytes, CpuId, CpuList, KernelSeen, Machine, Nanos, NodeId, Users};
+use crate::{Allocated, Bytes, CpuId, CpuList, CpuOsId, KernelSeen, Machine, Nanos, NodeId, Users};
 
 /// A process or a thread, also after others have got its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -195,6 +195,13 @@ impl Standing {
 }
 
 impl Snapshot {
+    /// Whether tasks of a process may be placed on a CPU: the machine's may, and its cpuset has it.
+    #[must_use]
+    pub fn may_use(&self, process: &ProcessSeen, cpu: CpuOsId) -> bool {
+        let of_process = process.cpus.as_ref();
+        self.cpus.contains(cpu.0) && of_process.is_none_or(|cpus| cpus.contains(cpu.0))
+    }
+
     /// Whether it can be of a machine: that has every node and CPU that is named.
     #[must_use]
     pub fn fits(&self, machine: &Machine) -> bool {

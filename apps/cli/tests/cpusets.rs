@@ -34,7 +34,7 @@ const SCRIPT: &str = r#"
             echo "$1-$group [$(cat $groups/may/$group/cpuset.cpus)] $(left $pid)"
         done
     }
-    start_daemon() { $quartierd --apply --journal journal --log log --config config > said.$1 2>&1 & daemon=$!; settle; }
+    start_daemon() { $quartierd --apply --journal journal --log log --config config > said.$1 2>&1 & daemon=$!; settle 20; }
     show before
     start_daemon killed
     show moved

@@ -24,7 +24,7 @@ const SCRIPT: &str = r#"
     }
     show before
     $quartierd --apply --journal journal --log log --config config > said & daemon=$!
-    settle; sleep 2
+    settle 15; sleep 2
     show moved
     kill -9 $daemon
     wait $daemon 2> /dev/null
@@ -34,7 +34,7 @@ const SCRIPT: &str = r#"
     grep -o 'not by the cpuset of.*' said | sed 's/^/cpuset /'
     $quartier replay log | sed 's/^/replayed /'
     $quartierd --apply --journal journal > said-again & daemon=$!
-    settle; sleep 2
+    settle 15; sleep 2
     kill -TERM $daemon
     wait $daemon || echo "quartierd ended with $?"
     show stopped

@@ -59,7 +59,7 @@ const CHECK: &str = r#"
     echo "state $(of ActiveState)"
     echo "uid $(grep ^Uid /proc/$daemon/status | cut -f 2)"
     for set in CapEff CapBnd CapAmb; do echo "caps $(grep ^$set /proc/$daemon/status | cut -f 2)"; done
-    settle; sleep 2
+    settle 20; sleep 2
     show moved
     systemctl reload quartierd || echo "not reloaded"
     sleep 1
@@ -68,7 +68,7 @@ const CHECK: &str = r#"
     # It is started again after five seconds; until then nothing is held.
     for look in $(seq 40); do sleep 0.1; [ "$(of ActiveState)" = activating ] && break; done
     show killed
-    settle; sleep 2
+    settle 20; sleep 2
     show again
     echo "restarts $(of NRestarts)"
     systemctl stop quartierd || echo "not stopped"

@@ -313,24 +313,12 @@ impl<'a> Arrangement<'a> {
         nodes.flat_map(|node| self.cpus_of(process, node)).collect()
     }
 
+    /// The CPUs of a node that a process may run on.
     fn cpus_of(&self, process: &ProcessSeen, node: NodeId) -> Vec<CpuId> {
-        usable_cpus(self.machine, self.snapshot, process, node)
+        let may_use =
+            |cpu: &CpuId| self.snapshot.may_use(process, self.machine.cpus()[cpu.index()].os_id);
+        self.machine.node_cpus(node).iter().copied().filter(may_use).collect()
     }
-}
-
-/// The CPUs of a node that a process may run on.
-pub fn usable_cpus(
-    machine: &Machine,
-    snapshot: &Snapshot,
-    process: &ProcessSeen,
-    node: NodeId,
-) -> Vec<CpuId> {
-    let is_allowed = |cpu: &CpuId| {
-        let cpu = machine.cpus()[cpu.index()].os_id.0;
-        let of_process = process.cpus.as_ref();
-        snapshot.cpus.contains(cpu) && of_process.is_none_or(|cpus| cpus.contains(cpu))
-    };
-    machine.node_cpus(node).iter().copied().filter(is_allowed).collect()
 }
 
 /// Gives each thread one of the nodes, those first that lose most if they do not get the one they want; to whom

@@ -2,12 +2,11 @@
 //! earlier move helped.
 
 use quartier_model::{
-    Bytes, Kind, Nanos, NodeId, Outcome, Pages, ProcessSeen, Standing, Step, TaskId, ThreadSeen,
-    Why,
+    Bytes, Kind, Nanos, NodeId, Outcome, Pages, ProcessSeen, Standing, Step, TaskId, Why,
 };
 use serde::{Deserialize, Serialize};
 
-use super::arrange::{Given, Home, usable_cpus};
+use super::arrange::{Given, Home};
 use super::plan::Sight;
 use super::pressure::Pressure;
 use super::terms::{Terms, ThreadTerms, remoteness, share_on};
@@ -117,26 +116,19 @@ fn waits_where_held(thread: &ThreadTerms<'_>) -> bool {
 
 /// More threads of a process run than did when it was moved: those that are held on a node are more than it has CPUs for, and
 /// would have to wait less anywhere else. Nobody knows yet where they are to be, but not there.
-pub fn outgrown(sight: &Sight<'_>, process: &Terms<'_>) -> Option<Step> {
+pub fn is_outgrown(sight: &Sight<'_>, process: &Terms<'_>) -> bool {
     if process.seen.pin.is_some() || !process.to_place().any(waits_where_held) {
-        return None;
+        return false;
     }
-    let cpus_of = |node| usable_cpus(sight.machine, sight.snapshot, process.seen, node).len();
-    let all_cpus: usize = sight.machine.node_ids().map(cpus_of).sum();
+    let cpus = || {
+        sight.machine.cpus().iter().filter(|cpu| sight.snapshot.may_use(process.seen, cpu.os_id))
+    };
+    let cpus_of = |node| cpus().filter(|cpu| cpu.node == Some(node)).count();
+    let all_cpus = cpus().filter(|cpu| cpu.node.is_some()).count();
     let for_each_cpu = process.to_place().count().div_ceil(all_cpus.max(1));
-    let is_outgrown = |node| {
+    sight.machine.node_ids().any(|node| {
         let held = process.to_place().filter(|thread| thread.seen.held_on == Some(node)).count();
         held > cpus_of(node) * for_each_cpu
-    };
-    let held = |thread: &&ThreadSeen| thread.held_on.is_some();
-    sight.machine.node_ids().any(is_outgrown).then(|| Step {
-        process: process.id(),
-        kind: Kind::LetGo,
-        threads: process.seen.free_threads().filter(held).map(|thread| (thread.id, None)).collect(),
-        others: None,
-        pages: Pages::Stay,
-        gain: process.waiting(),
-        cost: Nanos(0),
     })
 }
 
@@ -360,9 +352,19 @@ impl Known {
         })
     }
 
-    /// Its threads are let go: how well it does now says nothing about the move.
-    pub fn let_go(&mut self) {
+    /// It has outgrown its node: how well it does now says nothing about the move that brought it there.
+    pub fn let_go(&mut self, process: &Terms<'_>) -> Step {
         self.trial = None;
+        let held = process.seen.free_threads().filter(|thread| thread.held_on.is_some());
+        Step {
+            process: process.id(),
+            kind: Kind::LetGo,
+            threads: held.map(|thread| (thread.id, None)).collect(),
+            others: None,
+            pages: Pages::Stay,
+            gain: process.waiting(),
+            cost: Nanos(0),
+        }
     }
 
     /// How much of its memory is known not to move.

@@ -194,16 +194,14 @@ impl Reporter {
     }
 
     fn sight<'a>(&'a self, snapshot: &'a Snapshot) -> Sight<'a> {
-        let is_under_way = self.state.is_under_way();
-        Sight::new(&self.machine, &self.tree, &self.power, &self.settings, snapshot, is_under_way)
+        Sight::new(&self.machine, &self.tree, &self.power, &self.settings, snapshot, &self.state)
     }
 
     /// Decides.
     pub fn plan(&mut self, triggers: Vec<Trigger>, snapshot: &Snapshot) -> Plan {
         let Self { machine, tree, power, settings, state } = self;
         state.remember_those_of(snapshot, settings);
-        let is_under_way = state.is_under_way();
-        let sight = Sight::new(machine, tree, power, settings, snapshot, is_under_way);
+        let sight = Sight::new(machine, tree, power, settings, snapshot, state);
         let plan = sight.plan(triggers, state);
         let is_vain = plan.steps.is_empty();
         state.calm.looked(snapshot.at, is_vain);

@@ -47,8 +47,9 @@ impl<'a> Sight<'a> {
         power: &'a Power,
         settings: &'a Settings,
         snapshot: &'a Snapshot,
-        is_under_way: bool,
+        state: &State,
     ) -> Self {
+        let is_under_way = state.is_under_way();
         let of = |seen: &'a ProcessSeen| Terms::new(machine, settings, snapshot, seen);
         let all: Vec<_> = snapshot.processes.iter().map(of).collect();
         let mut pressure = Pressure::none(machine, snapshot);
@@ -63,7 +64,7 @@ impl<'a> Sight<'a> {
             // If one does not run at the moment it will be judged when it does.
             if let Some(known) = state.processes.get_mut(&process.id())
                 && known.is_due(process.seen, at, self.settings)
-                && judge::outgrown(self, process).is_none()
+                && !judge::is_outgrown(self, process)
                 && let Some(now) = judge::efficiency(self, process)
             {
                 plan.steps.extend(known.judge(process.id(), at, now, self.settings));
@@ -183,9 +184,8 @@ impl<'a> Sight<'a> {
             }
             Fate::Kept(why, speedup) => {
                 factors.speedup = speedup;
-                if let Some(step) = judge::outgrown(self, process) {
-                    known.let_go();
-                    plan.steps.push(step);
+                if judge::is_outgrown(self, process) {
+                    plan.steps.push(known.let_go(process));
                 }
                 plan.left.push(Left { process: process.id(), why });
             }

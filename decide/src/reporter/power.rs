@@ -77,10 +77,8 @@ impl Power {
         let is_idle = |at: usize| {
             let cpu = &machine.cpus()[at];
             let busy = snapshot.cpus_busy.get(at).copied().flatten();
-            let of_process = process.seen.cpus.as_ref();
             busy.is_some_and(|busy| (busy.0 as f64) < IDLE_MIN * window)
-                && snapshot.cpus.contains(cpu.os_id.0)
-                && of_process.is_none_or(|cpus| cpus.contains(cpu.os_id.0))
+                && snapshot.may_use(process.seen, cpu.os_id)
         };
         let stronger =
             |than: f64| machine.node_ids().filter(move |node| self.is_stronger(*node, than));

@@ -75,11 +75,11 @@ pub fn in_guest(
     Some((String::from_utf8(output.stdout).unwrap(), said))
 }
 
-/// For scripts: `settle` waits until the last lines of four programs in `far.*` say that their memory is beside them, or
-/// for 20 s.
+/// For scripts: `settle SECONDS` waits until the last lines of four programs in `far.*` say that their memory is beside
+/// them, or for so long.
 pub const SETTLE: &str = r#"
     settle() {
-        for look in $(seq 20); do
+        for look in $(seq $1); do
             sleep 1
             [ $(tail -q -n 1 far.* | grep -c 'percent": \(9[0-9]\|100\),') = 4 ] && break
         done
