@@ -114,10 +114,12 @@ fn waits_where_held(thread: &ThreadTerms<'_>) -> bool {
     thread.seen.held_on.is_some() && thread.waiting > WAITING_MIN * thread.demand()
 }
 
-/// More threads of a process run than did when it was moved: those that are held on a node are more than it has CPUs for, and
-/// would have to wait less anywhere else. Nobody knows yet where they are to be, but not there.
-pub fn is_outgrown(sight: &Sight<'_>, process: &Terms<'_>) -> bool {
-    if process.seen.pin.is_some() || !process.to_place().any(waits_where_held) {
+/// More threads of a process run than did when it was moved, and those that are held on a node are more than it has CPUs for,
+/// and would have to wait less anywhere else. Nobody knows yet where they are to be, but not there.
+pub fn is_outgrown(sight: &Sight<'_>, process: &Terms<'_>, known: &Known) -> bool {
+    // As many as were placed may be too many for their node by intent: the others have even less room.
+    let has_grown = process.to_place().count() > known.nr_placed;
+    if !has_grown || process.seen.pin.is_some() || !process.to_place().any(waits_where_held) {
         return false;
     }
     let cpus = || {
@@ -310,6 +312,7 @@ impl Known {
             threads,
             done: None,
         });
+        self.nr_placed = process.to_place().count();
         self.rests_until = at + self.rest;
         self.rest = (self.rest + self.rest).min(settings.rest_max);
     }

@@ -101,6 +101,9 @@ struct Known {
     rests_until: Nanos,
     /// For how long it rests the next time.
     rest: Nanos,
+    /// So many threads of it ran when it was moved last.
+    #[serde(default)]
+    nr_placed: usize,
     /// It is not moved before: it did not help.
     failed_until: Nanos,
     /// It was left for a reason that may have passed then.
@@ -224,6 +227,7 @@ impl State {
             signature: None,
             rests_until: Nanos(0),
             rest: settings.rest,
+            nr_placed: 0,
             failed_until: Nanos(0),
             again: None,
             stayed: None,

@@ -64,7 +64,7 @@ impl<'a> Sight<'a> {
             // If one does not run at the moment it will be judged when it does.
             if let Some(known) = state.processes.get_mut(&process.id())
                 && known.is_due(process.seen, at, self.settings)
-                && !judge::is_outgrown(self, process)
+                && !judge::is_outgrown(self, process, known)
                 && let Some(now) = judge::efficiency(self, process)
             {
                 plan.steps.extend(known.judge(process.id(), at, now, self.settings));
@@ -184,7 +184,7 @@ impl<'a> Sight<'a> {
             }
             Fate::Kept(why, speedup) => {
                 factors.speedup = speedup;
-                if judge::is_outgrown(self, process) {
+                if judge::is_outgrown(self, process, known) {
                     plan.steps.push(known.let_go(process));
                 }
                 plan.left.push(Left { process: process.id(), why });

@@ -97,11 +97,14 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
             && process.to_place().next().is_some()
             && again.is_some_and(|again| again <= snapshot.at)
     };
+    let is_outgrown = |process: &Terms<'_>| {
+        let known = state.processes.get(&process.id());
+        known.is_some_and(|known| judge::is_outgrown(sight, process, known))
+    };
     let holds = [
         (
             Trigger::Unbalanced,
-            !is_calm && is_unbalanced(machine, snapshot, all)
-                || all.iter().any(|process| judge::is_outgrown(sight, process)),
+            !is_calm && is_unbalanced(machine, snapshot, all) || all.iter().any(is_outgrown),
         ),
         (
             Trigger::Changed,

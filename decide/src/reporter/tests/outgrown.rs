@@ -1,6 +1,6 @@
 //! Processes of which more threads run than did when they were moved.
 
-use quartier_model::{Kind, NodeId, Pages, Unseen, Why};
+use quartier_model::{Kind, NodeId, Pages, Standing, Unseen, Why};
 
 use super::super::world::{Block, Process, Sight, World, process, runs_on, seen_process};
 use super::why;
@@ -78,6 +78,21 @@ fn who_has_no_more_cpus_anywhere_is_not_let_go() {
     let plan = reporter.plan(vec![], &world.snapshot());
     assert_ne!(why(&plan, 0), Why::Idle);
     assert!(held(&world).iter().all(Option::is_some));
+}
+
+/// Whoever was placed with more threads than its node has CPUs, for the others have no room either, was not outgrown by them.
+#[test]
+fn who_is_crowded_by_intent_is_not_let_go() {
+    let others = [1, 2, 3].map(|node| {
+        let cpus = [node * 2, node * 2, node * 2 + 1, node * 2 + 1];
+        Process { standing: Standing::OptedOut, ..process(&[(node, 64)], &cpus) }
+    });
+    let block = |at: usize| Block { on: NodeId(0), by: vec![(at / 32, 4)] };
+    let far = seen_process(&[2, 4, 6], (0..96).map(block).collect());
+    let mut world = World::new(4, 2, [vec![far], others.into()].concat());
+    let mut reporter = world.reporter();
+    let kinds: Vec<_> = world.steps(&mut reporter, 200).iter().map(|step| step.kind).collect();
+    assert_eq!(kinds, [Kind::Split, Kind::TakeBack], "it did not help, and that is asked once");
 }
 
 #[test]
