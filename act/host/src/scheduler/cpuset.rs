@@ -137,6 +137,17 @@ impl Groups {
         }
     }
 
+    /// The CPUs that its cpuset leaves to a thread, or all that are online; `None`: it is not known.
+    pub fn left_to(&self, tid: u32) -> Option<CpuBits> {
+        let groups = fs::read_to_string(format!("/proc/{tid}/cgroup")).ok()?;
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::"));
+        let by_cpuset = group.and_then(|group| {
+            let group = group.trim_end_matches('/');
+            self.effective(group).or_else(|| self.above(group))
+        });
+        by_cpuset.filter(|cpus| !cpus.is_empty()).or_else(online)
+    }
+
     fn check_unset(&self, group: &str) -> Result<(), NoCpuset> {
         let cpus = self.list(group, "cpuset.cpus").ok_or(NoCpuset::NoController)?;
         let partition = self.read(group, "cpuset.cpus.partition");
@@ -185,6 +196,11 @@ impl Groups {
         let leaves = Path::new(below).components().any(|part| part.as_os_str() == "..");
         if leaves { Err(NoCpuset::Gone) } else { Ok(self.root.join(below)) }
     }
+}
+
+fn online() -> Option<CpuBits> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    Some(list.trim().parse::<CpuList>().ok()?.iter().collect())
 }
 
 /// Earlier kernels than were tried are taken not to.

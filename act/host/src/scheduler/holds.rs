@@ -10,6 +10,7 @@ use quartier_model::{NodeId, Task, TaskId};
 use quartier_session::CpuBits;
 use serde::{Deserialize, Serialize};
 
+use super::cpuset::Groups;
 use super::mask::Mask;
 use super::task;
 use crate::affinity;
@@ -184,25 +185,43 @@ pub fn hold(thread: TaskId, held: &Held) -> Result<Held, HoldError> {
 /// Nothing to do for one that has ended.
 ///
 /// # Errors
-/// When it is not ours any more, or may not be touched.
-pub fn release(thread: TaskId, held: &Held) -> Result<(), HoldError> {
+/// When it is not ours any more, or may not be touched. While CPUs come and go it may only look as if it were not.
+pub fn release(groups: &Groups, thread: TaskId, held: &Held) -> Result<(), HoldError> {
     if !task::is_there(thread) {
         return Ok(());
     }
-    let now = affinity::get(thread.id).map_err(error)?;
-    let is_earlier = held.earlier.as_ref().is_some_and(|earlier| earlier.bits() == now);
-    // A cpuset may have narrowed it since.
-    if !is_earlier && !now.is_within(&held.set.bits()) {
+    let (now, whole) = affinity_and_whole(groups, thread.id)?;
+    let is_ours = match whole {
+        // If it has all that there is, nobody wants it anywhere; but what we set may be remembered where it has no effect.
+        Some(whole) => held.is_so(&now, &whole) || whole.is_within(&now),
+        None => now.is_within(&held.set.bits()),
+    };
+    if !is_ours {
         return Err(HoldError::SetBySomebody);
     }
     affinity::set(thread.id, &held.before.bits()).map_err(error)?;
     Ok(())
 }
 
-/// What the kernel makes of an affinity within a cpuset: the CPUs of both, or the cpuset's if there are none.
+/// What a thread may run on, and what its cpuset leaves to it, of the same moment if there is one.
+fn affinity_and_whole(groups: &Groups, tid: u32) -> Result<(CpuBits, Option<CpuBits>), HoldError> {
+    const TRIES: usize = 8;
+    let mut whole = groups.left_to(tid);
+    for _ in 1..TRIES {
+        let now = affinity::get(tid).map_err(error)?;
+        let before = std::mem::replace(&mut whole, groups.left_to(tid));
+        if whole == before {
+            return Ok((now, whole));
+        }
+    }
+    Ok((affinity::get(tid).map_err(error)?, whole))
+}
+
+/// What the kernel makes of an affinity within a cpuset: the CPUs of both, or the cpuset's if there are none, or, below the
+/// root, all that it may ever have.
 fn is_as_set(set: &CpuBits, now: &CpuBits, whole: &CpuBits) -> bool {
     let both = set.intersection(whole);
-    now == set || *now == both || both.is_empty() && now == whole
+    now == set || *now == both || both.is_empty() && whole.is_within(now)
 }
 
 fn error(errno: Errno) -> HoldError {
@@ -244,7 +263,7 @@ mod tests {
         // This was written down, and not done any more.
         let next = holds.prepare(&task, NodeId(1), &other, &whole).unwrap();
         assert_eq!(sleeper.affinity(), one);
-        release(task.thread, &next).unwrap();
+        release(&Groups::live(), task.thread, &next).unwrap();
         assert_eq!(sleeper.affinity(), whole);
     }
 
@@ -260,7 +279,7 @@ mod tests {
         // Held once more, elsewhere, it is still let go as it was at first.
         let held = hold(&mut holds, &task, &whole).unwrap();
         assert_eq!(held.before, Mask::All);
-        release(task.thread, &held).unwrap();
+        release(&Groups::live(), task.thread, &held).unwrap();
         holds.remove(task.process, task.thread);
         assert_eq!((sleeper.affinity(), holds.len()), (whole, 0));
     }
@@ -281,7 +300,7 @@ mod tests {
         affinity::set(task.thread.id, &other).unwrap();
         assert_eq!(holds.whence(&task, &other, &whole), None);
         assert_eq!(hold(&mut holds, &task, &whole), Err(HoldError::SetBySomebody));
-        assert_eq!(release(task.thread, &held), Err(HoldError::SetBySomebody));
+        assert_eq!(release(&Groups::live(), task.thread, &held), Err(HoldError::SetBySomebody));
         assert_eq!(sleeper.affinity(), other);
     }
 
@@ -301,7 +320,7 @@ mod tests {
         let not_of = Task { process: earlier, thread: earlier, ..child_of };
         assert_eq!(holds.whence(&not_of, &one, &whole), None, "it was there before its maker");
         let held = holds.whence(&child_of, &one, &whole).unwrap();
-        release(child.task().thread, held).unwrap();
+        release(&Groups::live(), child.task().thread, held).unwrap();
         assert_eq!(child.affinity(), whole);
     }
 
@@ -335,6 +354,7 @@ mod tests {
             (set(&[2, 3]), set(&[0, 1, 2, 3]), true),
             (set(&[3]), set(&[0, 3]), true),
             (set(&[0, 1]), set(&[0, 1]), true),
+            (set(&[0, 1, 2, 3]), set(&[0, 1]), true),
             (set(&[0]), set(&[0, 1]), false),
             (set(&[2]), set(&[0, 1, 2, 3]), false),
         ] {
@@ -351,6 +371,6 @@ mod tests {
         drop(sleeper);
         assert_eq!(holds.ended(), [(task.process, task.thread)]);
         assert_eq!(hold(&mut holds, &task, &whole), Err(HoldError::Ended));
-        assert_eq!(release(task.thread, &held), Ok(()));
+        assert_eq!(release(&Groups::live(), task.thread, &held), Ok(()));
     }
 }

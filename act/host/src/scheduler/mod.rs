@@ -19,8 +19,9 @@ mod sleeper;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
+use std::time::Duration;
 
 use cpuset::Groups;
 use quartier_model::{
@@ -82,6 +83,8 @@ pub fn nothing_done(process: TaskId, at: Nanos) -> Outcome {
     }
 }
 
+/// A cpuset and the affinities below it do not change at the same time: so long it may look as if somebody had set one.
+const UNSETTLED: Duration = Duration::from_millis(200);
 /// Whether tasks that we changed are still there is asked this often.
 const SWEEP: Nanos = Nanos(5_000_000_000);
 
@@ -94,6 +97,8 @@ pub struct Scheduler {
     moves: VecDeque<(Move, Outcome)>,
     /// What the latest step of each process moved, by index: the journal knows where blocks were before the first.
     latest: BTreeMap<TaskId, Blocks>,
+    /// Threads that are held and did not have what we set when it was looked last: what they had, and could have.
+    doubted: BTreeMap<TaskId, (Mask, Mask)>,
     next_sweep: Nanos,
 }
 
@@ -109,8 +114,15 @@ impl Scheduler {
     /// One that goes on where an earlier one has ended.
     #[must_use]
     pub fn new(machine: Machine, journal: Journal) -> Self {
-        let (moves, latest) = (VecDeque::new(), BTreeMap::new());
-        Self { machine, journal, groups: Groups::live(), moves, latest, next_sweep: Nanos(0) }
+        Self {
+            machine,
+            journal,
+            groups: Groups::live(),
+            moves: VecDeque::new(),
+            latest: BTreeMap::new(),
+            doubted: BTreeMap::new(),
+            next_sweep: Nanos(0),
+        }
     }
 
     /// Threads that are held.
@@ -119,7 +131,8 @@ impl Scheduler {
         &self.journal.changes().held
     }
 
-    /// Whether an affinity is what we set, for the thread or for whoever made it: then it is held from now on.
+    /// Whether an affinity is what we set, for the thread or for whoever made it: then it is held from now on. If it is not,
+    /// twice in the same way, that is somebody's will, or the kernel has forgotten: it is not held any more.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -131,18 +144,39 @@ impl Scheduler {
     ) -> Result<bool, JournalError> {
         let (now, whole) = (now.iter().collect(), whole.iter().collect());
         let whence = self.holds().whence(task, &now, &whole);
-        let entry = match (whence, self.holds().get(task)) {
-            (Some(_), Some(_)) => return Ok(true),
-            (None, None) => return Ok(false),
-            (Some(maker), None) => {
-                Entry::Hold(task.thread, Held { process: task.process, ..maker.clone() })
+        match (whence, self.holds().get(task)) {
+            (Some(_), Some(_)) => {
+                self.doubted.remove(&task.thread);
+                Ok(true)
             }
-            // Somebody else places it now.
-            (None, Some(_)) => free(task.process, task.thread),
-        };
-        let is_ours = whence.is_some();
-        self.journal.write(entry)?;
-        Ok(is_ours)
+            (None, None) => Ok(false),
+            (Some(maker), None) => {
+                let held = Held { process: task.process, ..maker.clone() };
+                self.journal.write(Entry::Hold(task.thread, held))?;
+                Ok(true)
+            }
+            (None, Some(held)) => {
+                let held = held.clone();
+                self.doubt(task, &held, (Mask::from(&now), Mask::from(&whole)))?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// A thread has not what we set: what it has, and what its cpuset leaves to it.
+    fn doubt(&mut self, task: &Task, held: &Held, seen: (Mask, Mask)) -> Result<(), JournalError> {
+        if self.doubted.insert(task.thread, seen.clone()) != Some(seen) {
+            return Ok(());
+        }
+        // Where it has all that there is, nothing of ours is to come into effect later.
+        let _ = holds::release(&self.groups, task.thread, held);
+        self.forget(task.process, task.thread)
+    }
+
+    /// A thread is not held any more.
+    fn forget(&mut self, process: TaskId, thread: TaskId) -> Result<(), JournalError> {
+        self.doubted.remove(&thread);
+        self.journal.write(Entry::Free { process, thread })
     }
 
     /// Begins a step. What holding threads came to is part of the outcome that [`Self::go_on`] gives when its pages
@@ -289,7 +323,7 @@ impl Scheduler {
         self.latest.clear();
         let groups = self.journal.changes().narrowed.len();
         let groups_refused = self.widen(None)?;
-        let refused = self.release(None)?;
+        let refused = self.release_for_good()?;
         let mut undone = Undone { threads, refused, groups, groups_refused, ..Undone::default() };
         let processes: Vec<_> = self.journal.changes().moved.keys().copied().collect();
         for (at, process) in processes.iter().enumerate() {
@@ -336,7 +370,7 @@ impl Scheduler {
         }
         self.next_sweep = at + SWEEP;
         for (process, thread) in self.holds().ended() {
-            self.journal.write(free(process, thread))?;
+            self.forget(process, thread)?;
         }
         self.sweep_groups()?;
         self.latest.retain(|process, _| task::is_there(*process));
@@ -346,24 +380,38 @@ impl Scheduler {
     }
 
     /// Lets every thread go, or those of one process; gives those that somebody else places meanwhile, or that
-    /// may not be touched any more.
+    /// may not be touched any more: they stay in the journal, until that is sure, or for whoever may.
     ///
     /// # Errors
-    /// When the journal cannot be written. All have been let go then, but are still in it. Those that may not be touched
-    /// stay in it as well, for whoever may.
+    /// When the journal cannot be written. All have been let go then, but are still in it.
     pub fn release(
         &mut self,
         of: Option<TaskId>,
     ) -> Result<Vec<(TaskId, HoldError)>, JournalError> {
         let (mut freed, mut refused) = (Vec::new(), Vec::new());
         for (thread, held) in self.holds().of(of) {
-            let released = holds::release(*thread, held);
-            refused.extend(released.err().map(|error| (*thread, error)));
-            if !is_still_held(released) {
-                freed.push(free(held.process, *thread));
+            match holds::release(&self.groups, *thread, held) {
+                Ok(()) | Err(HoldError::Ended) => freed.push((held.process, *thread)),
+                Err(error) => refused.push((*thread, error)),
             }
         }
-        freed.into_iter().try_for_each(|entry| self.journal.write(entry))?;
+        freed.into_iter().try_for_each(|(process, thread)| self.forget(process, thread))?;
+        Ok(refused)
+    }
+
+    /// Lets every thread go; whoever still is somebody else's after a while is that.
+    fn release_for_good(&mut self) -> Result<Vec<(TaskId, HoldError)>, JournalError> {
+        let is_somebodys = |(_, error): &&(TaskId, HoldError)| *error == HoldError::SetBySomebody;
+        let mut refused = self.release(None)?;
+        if refused.iter().any(|one| is_somebodys(&one)) {
+            std::thread::sleep(UNSETTLED);
+            refused = self.release(None)?;
+        }
+        let somebodys: BTreeSet<_> =
+            refused.iter().filter(is_somebodys).map(|(thread, _)| *thread).collect();
+        let held = self.holds().of(None).filter(|(thread, _)| somebodys.contains(thread));
+        let held: Vec<_> = held.map(|(thread, held)| (held.process, *thread)).collect();
+        held.into_iter().try_for_each(|(process, thread)| self.forget(process, thread))?;
         Ok(refused)
     }
 
@@ -386,21 +434,10 @@ impl Scheduler {
             Ok(made) => self.journal.write(Entry::Hold(task.thread, made)).map(Ok),
             Err(error) => {
                 let as_before = before.map(|before| Entry::Hold(task.thread, before));
-                self.journal.write(as_before.unwrap_or(free(task.process, task.thread)))?;
+                let free = Entry::Free { process: task.process, thread: task.thread };
+                self.journal.write(as_before.unwrap_or(free))?;
                 Ok(Err(error))
             }
         }
     }
-}
-
-/// Whether a thread has the affinity that we gave it after all.
-fn is_still_held(released: Result<(), HoldError>) -> bool {
-    match released {
-        Err(HoldError::NotPermitted | HoldError::Cpuset) => true,
-        Ok(()) | Err(HoldError::Ended | HoldError::SetBySomebody) => false,
-    }
-}
-
-fn free(process: TaskId, thread: TaskId) -> Entry {
-    Entry::Free { process, thread }
 }

@@ -126,6 +126,44 @@ fn who_is_placed_by_somebody_meanwhile_is_his() {
     assert_eq!(cpus(&scene.sleeper), "1".parse().unwrap());
 }
 
+/// The affinity that a thread has and what its cpuset leaves to it were read while both changed.
+#[test]
+fn who_seems_placed_by_somebody_for_a_moment_is_still_held() {
+    let Some(scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    scene.carry_out(&mut scheduler, Kind::Gather, Some(0));
+    let seen = |text: &str| text.parse::<CpuList>().unwrap();
+    for (now, whole, is_ours) in [
+        ("1", "0-1", false),
+        ("0", "0-1", true),
+        ("1", "0-1", false),
+        ("1", "1", true),
+        // Looked at twice, and never alike.
+        ("1", "0-1", false),
+        ("1", "0-2", false),
+    ] {
+        let owns = scheduler.owns(&scene.task, &seen(now), &seen(whole)).unwrap();
+        assert_eq!((owns, scheduler.holds().len()), (is_ours, 1), "{now} of {whole}");
+    }
+    let undone = scheduler.undo(|_| Ok(Vec::new()), |_| ()).unwrap();
+    assert_eq!((undone.threads, undone.refused.len()), (1, 0));
+    assert_eq!(cpus(&scene.sleeper), scene.whole);
+}
+
+#[test]
+fn who_is_somebodys_at_two_looks_is_not_held_any_more() {
+    let Some(scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    scene.carry_out(&mut scheduler, Kind::Gather, Some(0));
+    crate::affinity::set(scene.task.thread.id, &[1].into_iter().collect()).unwrap();
+    for left in [1, 0] {
+        let now = cpus(&scene.sleeper);
+        assert!(!scheduler.owns(&scene.task, &now, &scene.whole).unwrap());
+        assert_eq!(scheduler.holds().len(), left);
+    }
+    assert_eq!(cpus(&scene.sleeper), "1".parse().unwrap());
+}
+
 #[test]
 fn who_could_not_be_let_go_stays_in_the_journal() {
     let Some(scene) = Scene::new() else { return };
