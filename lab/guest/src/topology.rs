@@ -258,12 +258,14 @@ impl Topology {
         if all_present {
             return;
         }
-        // QEMU populates the first places by itself; where some stay empty, each is named.
+        // QEMU populates the first places by itself; where some stay empty, each is named. What is said of `-cpu` after the
+        // model holds for these too.
+        let model = cpu.split(',').next().unwrap_or(cpu);
         for (socket, _) in packages.iter().enumerate().filter(|(_, package)| package.populated) {
             for core in (0..cores).filter(|core| (socket, *core) != (0, 0)) {
                 args.push("-device".to_owned());
                 args.push(format!(
-                    "{cpu}-x86_64-cpu,socket-id={socket},core-id={core},thread-id=0"
+                    "{model}-x86_64-cpu,socket-id={socket},core-id={core},thread-id=0"
                 ));
             }
         }
@@ -436,7 +438,7 @@ mod tests {
     #[test]
     fn nodes_without_memory_or_cpus() {
         let topology = topology(None, "2,0,4", "512M,512M,0", "").unwrap();
-        let args = topology.qemu_args("max").join(" ");
+        let args = topology.qemu_args("max,erms=off").join(" ");
         for part in [
             "-smp 1,maxcpus=8,sockets=4,cores=2,threads=1",
             "-numa node,nodeid=2 ",
