@@ -4,7 +4,7 @@
 //!
 //! A node takes a process if it has room for its pages and does not get more than its fair share of pressure.
 //! Among those, one where fewest threads would have to wait, then one with the most powerful CPUs, then one where
-//! fewest pages would have to move;
+//! fewest pages would have to move, then one with least pressure;
 //! of equally good ones the decision tree chooses, from the process's memory outwards.
 
 use std::cmp::Reverse;
@@ -41,6 +41,9 @@ pub enum Home {
     /// Each on a node of its own, and blocks of memory to who uses them.
     Each { homes: Vec<(TaskId, NodeId)>, blocks: Vec<Goal> },
 }
+
+/// Of a node for a process, the worst first.
+type Costs = (u64, u64, u64, u64);
 
 /// A machine that is being filled.
 pub struct Arrangement<'a> {
@@ -173,13 +176,15 @@ impl<'a> Arrangement<'a> {
         self.take(process, node, &cpus, nr_threads)
     }
 
-    /// How many halves of a thread would have to wait there, how much weaker its CPUs are than others, and how many
-    /// sixteenths of its pages would have to move.
-    fn costs(&self, process: &Terms<'_>, node: NodeId, nr_threads: usize) -> (u64, u64, u64) {
+    /// How many halves of a thread would have to wait there, how much weaker its CPUs are than others, how many
+    /// sixteenths of its pages would have to move, and the pressure of those that have a place there, in quarters: a node that
+    /// is near and fills up is left again, with all its pages.
+    fn costs(&self, process: &Terms<'_>, node: NodeId, nr_threads: usize) -> Costs {
         let waiting = self.waiting(node, &self.cpus_of(process.seen, node), nr_threads);
         let here = process.pages.as_ref().map_or(0.0, |pages| share_on(pages, node));
         let sixteenths = ((1.0 - here) * 16.0).round() as u64;
-        ((waiting / PART_MIN) as u64, self.power.eighths_longer(node), sixteenths)
+        let quarters = (self.pressure.on(node) * 4.0).round() as u64;
+        ((waiting / PART_MIN) as u64, self.power.eighths_longer(node), sixteenths, quarters)
     }
 
     /// How many threads would have to wait on these CPUs of a node if so many more were there.

@@ -243,6 +243,21 @@ fn heavy_contenders_are_scattered_and_the_largest_stay() {
     assert!((0..12).all(|at| world.local_share(at) > 0.99));
 }
 
+/// The nearest node has CPUs for both; one further away has as many, and a memory that nobody uses.
+#[test]
+fn two_that_leave_home_do_not_fill_the_same_node() {
+    let on_first = |cpu: u32| process(&[(0, 400)], &[cpu]);
+    let mut world = World::new(4, 2, [0, 1, 0, 1].map(on_first).into());
+    world.share_cpus();
+    let mut reporter = world.reporter();
+    world.steps(&mut reporter, 60);
+    let mut homes: Vec<_> = (0..4).map(|at| world.node_of(at, 0).0).collect();
+    assert!((0..4).all(|at| world.local_share(at) == 1.0), "{homes:?}");
+    homes.sort_unstable();
+    homes.dedup();
+    assert_eq!((homes.len(), world.moved), (3, Bytes::from_mib(800)), "{homes:?}");
+}
+
 #[test]
 fn two_that_share_a_node_of_many_cpus_are_no_contenders() {
     let mut world = World::new(4, 16, vec![process(&[(0, 256)], &[0]), process(&[(0, 256)], &[1])]);
