@@ -16,4 +16,4 @@ pub use bpf::Error;
 pub use group::{Chosen, Group, Tables};
 pub use listener::{Listener, ListenerError, Queue};
 pub use program::SLOTS;
-pub use start::{Binding, signal, signal_all, start};
+pub use start::{Binding, bound, signal, signal_all, start};

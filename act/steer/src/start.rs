@@ -22,19 +22,27 @@ pub struct Binding {
 pub fn start(command: &mut Command, binding: &Binding) -> std::io::Result<Child> {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
+    // Affinity and memory policy are inherited from the thread that starts a process.
+    bound(binding, || command.spawn())?
+}
+
+/// Does something in a thread of its own that is bound so.
+///
+/// # Errors
+/// What the kernel says to that.
+pub fn bound<T: Send>(binding: &Binding, work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     let mut words = [0; quartier_model::CPUS_MAX / 64];
     for cpu in binding.cpus.iter() {
         words[cpu as usize / 64] |= 1 << (cpu % 64);
     }
-    // A thread of its own: affinity and memory policy are inherited from the thread that starts a process.
     std::thread::scope(|scope| {
-        let starter = scope.spawn(|| {
+        let bound = scope.spawn(|| {
             sys::set_affinity(0, &words).map_err(|error| os_error(error.into_raw()))?;
             sys::prefer_node(binding.node.map(|node| node.0))
                 .map_err(|error| os_error(error.into_raw()))?;
-            command.spawn()
+            Ok(work())
         });
-        starter.join().unwrap_or_else(|_| Err(std::io::Error::other("the starter ended early")))
+        bound.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread ended early")))
     })
 }
 

@@ -307,10 +307,69 @@ fn what_cannot_be_is_refused_in_a_sentence() {
         (&["--start-timeout", "1"], &["sleep", "60"], "copy 0 listens on no port after 1 s"),
         (&["--stop-signal", "STOP"], &["true"], "`STOP` is not HUP, INT"),
         (&["--reload-by", "x"], &["true"], "`x` is not HUP, USR1"),
+        (
+            &["--root", "/tmp"],
+            &["true"],
+            "--root: neither the command nor a --config file has {root}",
+        ),
+        (&["--root", "/nowhere", "--copy-root"], &["true", "{root}"], "/nowhere: No such file"),
+        (&["--root", "/etc/passwd", "--copy-root"], &["true", "{root}"], "passwd: Not a directory"),
+        (
+            &["--root", "/tmp", "--copy-root", "--keep-one", "/etc"],
+            &["true", "{root}"],
+            "--keep-one /etc:",
+        ),
     ] {
         let said = refused(options, command);
         assert!(said.contains(what), "{options:?} {command:?}: {said}");
     }
+}
+
+/// What a copy's configuration file says, and what is in the folder that it names.
+fn root_of(served: &Served, copy: usize) -> Option<(PathBuf, String)> {
+    let directory = PathBuf::from("/run/quartier-serve");
+    let own =
+        std::env::var_os("XDG_RUNTIME_DIR").map(|own| PathBuf::from(own).join("quartier-serve"));
+    let by_uid = std::env::temp_dir()
+        .join(format!("quartier-serve-{}", rustix::process::geteuid().as_raw()));
+    let bases = [Some(directory), own, Some(by_uid)];
+    let config = |base: PathBuf| base.join(&served.name).join(format!("copy-{copy}/site.conf"));
+    let text =
+        bases.into_iter().flatten().find_map(|base| std::fs::read_to_string(config(base)).ok());
+    let root = PathBuf::from(text?.trim());
+    let page = std::fs::read_to_string(root.join("page")).ok()?;
+    Some((root.parent()?.parent()?.to_owned(), page))
+}
+
+#[test]
+fn a_killed_one_leaves_copies_their_folders_and_the_next_one_removes_them() {
+    let site = tempfile::tempdir().unwrap();
+    let config = site.path().join("site.conf");
+    std::fs::write(&config, "{root}\n").unwrap();
+    let www = site.path().join("www");
+    std::fs::create_dir(&www).unwrap();
+    std::fs::write(www.join("page"), "old").unwrap();
+    let [www_text, config] = [&www, &config].map(|path| path.to_str().unwrap());
+    let options = ["--copies", "1", "--root", www_text, "--copy-root", "--config", config];
+    let mut served = Served::start(&options, "killed-roots", 0);
+    let (first, page) = root_of(&served, 0).unwrap();
+    assert_eq!(page, "old");
+    let root = served.status().unwrap()["root"].clone();
+    assert_eq!((&root["files"], &root["not_in_step"]), (&1.into(), &Value::Null), "{root}");
+    std::fs::write(www.join("page"), "new").unwrap();
+    wait_for("the new page", || root_of(&served, 0).is_some_and(|(_, page)| page == "new"));
+    let copy = served.pid_of(0).unwrap();
+    served.process.kill().unwrap();
+    served.process.wait().unwrap();
+    assert!(served.ask().is_ok(), "the copy goes on");
+    assert_eq!(root_of(&served, 0).unwrap().1, "new", "with its folder");
+    send("KILL", &format!("-{copy}"));
+    wait_for("the copy to end", || served.ask().is_err());
+    let next = Served::start(&options, "killed-roots", 0);
+    let (second, _) = root_of(&next, 0).unwrap();
+    assert!(second != first && !first.exists(), "{} is left", first.display());
+    next.stop();
+    assert!(!second.exists(), "{} is left", second.display());
 }
 
 #[test]

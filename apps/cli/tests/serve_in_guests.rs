@@ -7,10 +7,12 @@ mod common;
 const NODES: usize = 4;
 
 const SERVE: &str = r#"
-    quartier=$1 serves=$2 choose=$3
+    quartier=$1 serves=$2 pages_of_file=$3 choose=$4
     ip link set lo up
     cd /tmp
-    $quartier serve --name guest --port 8080 --choose $choose -- $serves 8080 2 5000 2>said &
+    mkdir www && head -c 1M /dev/urandom > www/file
+    $quartier serve --name guest --port 8080 --choose $choose --root www --copy-root \
+        -- $serves 8080 2 5000 {root} 2>said &
     unit=$!
     state() { $quartier serve status --name guest --json | grep -c '"state": "serves"'; }
     for look in $(seq 120); do [ "$(state)" = 4 ] && break; sleep 0.5; done
@@ -22,6 +24,16 @@ const SERVE: &str = r#"
     for pid in $($quartier serve status --name guest --json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p' | tail -n 4); do
         echo "bound $(grep Cpus_allowed_list /proc/$pid/status | cut -f 2) $(sed -n 's/.* \(prefer[^ ]*\) .*/\1/p' /proc/$pid/numa_maps | head -n 1)"
     done
+    roots() {
+        for copy in 0 1 2 3; do
+            file=/run/quartier-serve/guest/roots/$copy/root/file
+            echo "$1 $(cmp $file www/file && $pages_of_file $file | cut -d ' ' -f 2 | sort | uniq -c | xargs)"
+        done
+    }
+    roots root
+    head -c 2M /dev/urandom > www/file
+    for look in $(seq 60); do cmp -s /run/quartier-serve/guest/roots/3/root/file www/file && break; sleep 0.5; done
+    roots changed
     for client in $(seq 8); do
         taskset -c 0-1 $serves get 8080 60 | sed 's/^/busy /' >busy.$client & clients="$clients $!"
     done
@@ -31,6 +43,7 @@ const SERVE: &str = r#"
     kill $unit
     wait $unit
     echo "ended $?"
+    echo "left $(ls /dev/shm | grep -c serve)"
     sed 's/^/said /' said
 "#;
 
@@ -49,16 +62,23 @@ fn answers(text: &str, word: &str) -> Vec<(usize, usize)> {
 
 /// What a guest says, and the part of the answers from the node that was asked there.
 fn run(kernel: &str, choose: &str) -> Option<(String, f64)> {
-    let given =
-        [common::quartier().display().to_string(), common::program("serves").display().to_string()];
+    let programs = ["serves", "pages_of_file"].map(common::program);
+    let programs = std::iter::once(common::quartier().clone()).chain(programs);
+    let given = programs.map(|program| program.display().to_string());
     let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let given = given.into_iter().chain([choose.to_owned()]);
+    let given = given.chain([choose.to_owned()]);
     let (text, said) = common::script_in_guest(kernel, options, SERVE, given)?;
     println!("kernel {kernel}, {choose}: {said}\n{text}");
     let answers = answers(&text, "from");
     assert_eq!(answers.len(), 8 * 25);
     let local = answers.iter().filter(|(asked, answered)| asked == answered).count();
+    // Each copy has the folder on its node, also after it has changed.
+    for (word, pages) in [("root", 256), ("changed", 512)] {
+        let expected: Vec<_> = (0..NODES).map(|node| format!("{pages} {node}")).collect();
+        assert_eq!(common::lines(&text, word), expected, "{text}");
+    }
     assert_eq!(common::lines(&text, "ended"), ["0"]);
+    assert_eq!(common::lines(&text, "left"), ["0"]);
     Some((text, local as f64 / answers.len() as f64))
 }
 

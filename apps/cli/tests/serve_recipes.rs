@@ -47,24 +47,36 @@ fn get(port: u16, path: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-fn check(recipe: &str, web: &str) {
+/// What an application does: it writes where it may, and where it must not.
+const WRITES: &str = r#"<?php
+echo @file_put_contents(__DIR__ . "/uploads/x", "upload"), " ",
+    var_export(@file_put_contents(__DIR__ . "/y", "lost"), true);"#;
+
+/// `options`: beside those that every recipe needs.
+fn check(recipe: &str, web: &str, options: &[&str]) {
     let Some(folder) = servers(web) else { return };
     if !rustix::process::geteuid().is_root() {
         println!("skipped: the unpacked servers' user is another's, and only root may become it");
         return;
     }
-    let root = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .unwrap();
+    let [root, aside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let may = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    may(root.path(), 0o755);
+    std::fs::create_dir(root.path().join("uploads")).unwrap();
+    may(&root.path().join("uploads"), 0o777);
+    std::fs::write(root.path().join("writes.php"), WRITES).unwrap();
     std::fs::write(root.path().join("index.php"), PHP).unwrap();
     std::fs::write(root.path().join("plain.txt"), "plain").unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let said = root.path().join("said");
+    let said = aside.path().join("said");
     let libraries = folder.join("usr/lib/x86_64-linux-gnu");
     let mut unit = Command::new(common::quartier())
         .args(["serve", "--copies", "2", "--name", &format!("test-{recipe}-{port}")])
         .args(["--recipe", recipe, "--port", &port.to_string(), "--root"])
         .arg(root.path())
+        .args(options)
         .env("PATH", with_path("PATH", &folder.join("usr/sbin")))
         .env("LD_LIBRARY_PATH", with_path("LD_LIBRARY_PATH", &libraries))
         .stdin(Stdio::null())
@@ -72,17 +84,31 @@ fn check(recipe: &str, web: &str) {
         .spawn()
         .unwrap();
     let said = || std::fs::read_to_string(&said).unwrap_or_default();
-    let began = Instant::now();
-    let mut copies = [false; 2];
-    while !copies.iter().all(|has| *has) {
-        if let Ok(answer) = get(port, "/page?x=1") {
-            for (copy, has) in copies.iter_mut().enumerate() {
-                *has |= answer.ends_with(&format!("copy {copy} /page?x=1"));
+    let mut both_answer = |path: &str, first: &str| {
+        let began = Instant::now();
+        let mut copies = [false; 2];
+        while !copies.iter().all(|has| *has) {
+            if let Ok(answer) = get(port, path) {
+                for (copy, has) in copies.iter_mut().enumerate() {
+                    *has |= answer.ends_with(&format!("{first}copy {copy} {path}"));
+                }
             }
+            let runs = unit.try_wait().unwrap().is_none();
+            assert!(runs && began.elapsed().as_secs() < 60, "{}", said());
         }
-        assert!(unit.try_wait().unwrap().is_none() && began.elapsed().as_secs() < 60, "{}", said());
-    }
+    };
+    both_answer("/page?x=1", "\n");
     assert!(get(port, "/plain.txt").unwrap().ends_with("plain"));
+    assert!(get(port, "/writes.php").unwrap().ends_with("6 false"), "{}", said());
+    assert_eq!(std::fs::read_to_string(root.path().join("uploads/x")).unwrap(), "upload");
+    // A script that comes later, in a folder that does.
+    let later = root.path().join("later");
+    std::fs::create_dir(&later).unwrap();
+    std::fs::write(later.join("new.php"), PHP.replacen("copy", "later copy", 1)).unwrap();
+    both_answer("/later/new.php?x=2", "later ");
+    // And one that has been run before.
+    std::fs::write(root.path().join("index.php"), PHP.replacen("copy", "other copy", 1)).unwrap();
+    both_answer("/?x=3", "other ");
     let _ = Command::new("kill").args(["-HUP", &unit.id().to_string()]).status();
     let began = Instant::now();
     let mut nr_answers = 0;
@@ -98,17 +124,17 @@ fn check(recipe: &str, web: &str) {
 
 #[test]
 fn nginx_with_php_needs_no_file_of_ours() {
-    check("nginx-php", "nginx");
+    check("nginx-php", "nginx", &["--copy-root", "--keep-one", "uploads"]);
 }
 
 #[test]
 fn apache_with_php_needs_no_file_of_ours() {
-    check("apache-php", "apache2");
+    check("apache-php", "apache2", &["--copy-root", "--keep-one", "uploads"]);
 }
 
 #[test]
 fn apache_may_have_a_process_for_each_connection() {
-    check("apache-prefork-php", "apache2");
+    check("apache-prefork-php", "apache2", &[]);
 }
 
 #[test]

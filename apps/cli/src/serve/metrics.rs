@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::status::{CopyStatus, Status};
+use super::status::{CopyStatus, RootStatus, Status};
 
 /// All of it.
 pub fn text(status: &Status) -> String {
@@ -101,6 +101,27 @@ pub fn text(status: &Status) -> String {
         "counter",
         "Connections that were left to the kernel's hashing.",
         left.into_iter().collect(),
+    );
+    let of_root = |value: &dyn Fn(&RootStatus) -> f64| -> Vec<(String, f64)> {
+        status.root.iter().map(|root| (String::new(), value(root))).collect()
+    };
+    family(
+        "quartier_serve_root_bytes",
+        "gauge",
+        "Memory for each copy's own folder (--copy-root), in whole pages.",
+        of_root(&|root| root.bytes as f64),
+    );
+    family(
+        "quartier_serve_root_changes",
+        "counter",
+        "Times that all copies were given a new tree, the first time too.",
+        of_root(&|root| root.number as f64),
+    );
+    family(
+        "quartier_serve_root_in_step",
+        "gauge",
+        "1 if each copy has what the original has, 0 if what changed does not reach them.",
+        of_root(&|root| f64::from(root.not_in_step.is_none())),
     );
     text + "# EOF\n"
 }

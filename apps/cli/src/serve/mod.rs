@@ -10,6 +10,7 @@ mod places;
 mod receiving;
 mod recipe;
 mod report;
+mod roots;
 mod sockets;
 mod status;
 mod template;
@@ -35,6 +36,7 @@ use copy::{Config, Copy, Recipe};
 use instance::Instance;
 use places::{Per, Places};
 use receiving::Receiving;
+use roots::{Original, Roots};
 use template::Values;
 use unit::{Event, Unit};
 
@@ -46,6 +48,8 @@ Examples:
       {dir} is the copy's own directory, where nginx.conf lies with {node}, {copy} filled in
   quartier serve --recipe nginx-php --root /srv/wiki
       nginx and PHP-FPM, one of each on each node; the system's own configuration is left alone
+  quartier serve --recipe nginx-php --root /srv/wiki --copy-root --keep-one data,conf
+      The same, with the folder in each node's memory, but for what the wiki writes
   quartier serve status
       Connections and load of each copy, and why anything is not done
   kill -HUP PID; kill PID
@@ -133,9 +137,16 @@ struct Serve {
     /// or --port
     #[arg(long, value_enum, value_name = "RECIPE", conflicts_with_all = ["command", "config", "stop_signal", "reload_by"])]
     recipe: Option<recipe::Name>,
-    /// The folder that a recipe serves
-    #[arg(long, value_name = "DIR", requires = "recipe")]
+    /// The folder that is served: by a recipe, or by CMD as {root}
+    #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Each copy has --root for itself, in its own node's memory: {root} is there. What changes in the original comes to all
+    /// copies; what a server would write there is refused, so nothing gets lost in one of them
+    #[arg(long, requires = "root")]
+    copy_root: bool,
+    /// What stays one for all copies, by its path below --root: what the server writes (uploads, data), or what is big
+    #[arg(long, value_name = "PATH", requires = "copy_root", value_delimiter = ',')]
+    keep_one: Vec<PathBuf>,
     /// The server and its arguments; it has to stay in the foreground
     #[arg(last = true, required_unless_present = "recipe", value_name = "CMD")]
     command: Vec<String>,
@@ -193,6 +204,7 @@ impl Args {
 
 impl Serve {
     fn run(mut self) -> anyhow::Result<ExitCode> {
+        self.check_root_is_used()?;
         let cooked = self.cook()?;
         let program = Program::find(self.command[0].as_ref(), std::env::var_os("PATH").as_deref())?;
         let host = Host::live();
@@ -206,6 +218,7 @@ impl Serve {
         };
         let instance = Instance::take(&name)?;
         self.check_ports(&host)?;
+        let roots = self.roots(&places, &instance, &name)?;
         let mut notes = Vec::new();
         let library = match program.obstacle {
             None => Some(installed::library(
@@ -231,7 +244,7 @@ impl Serve {
             alone: instance.directory.join("alone"),
         };
         let words = cooked.map(|cooked| cooked.words);
-        let copies = self.copies(&places, &instance, words.as_deref())?;
+        let copies = self.copies(&places, &instance, words.as_deref(), roots.as_ref())?;
         for copy in &copies {
             copy.command(&recipe)?;
             copy.fill_configs(&recipe)?;
@@ -256,7 +269,50 @@ impl Serve {
         };
         notes.iter().for_each(|note| say::sentence(note));
         let unit = Unit::new(host, &machine, places, recipe, instance, options, copies, notes);
-        unit.with(receiving).run(&received)
+        unit.with(receiving, roots).run(&received)
+    }
+
+    /// A folder that nobody asks for is a mistake.
+    fn check_root_is_used(&self) -> anyhow::Result<()> {
+        const WORD: &str = "{root}";
+        // One that cannot be read is refused by whoever fills it in.
+        let mut texts = self.config.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+        let is_used = self.recipe.is_some()
+            || self.command.iter().any(|word| word.contains(WORD))
+            || texts.any(|text| text.contains(WORD));
+        if self.root.is_some() && !is_used {
+            bail!(
+                "--root: neither the command nor a --config file has {WORD}: put it where the server takes \
+                 the name of its folder"
+            );
+        }
+        Ok(())
+    }
+
+    /// What `--copy-root` asks for.
+    fn roots(
+        &self,
+        places: &Places,
+        instance: &Instance,
+        name: &str,
+    ) -> anyhow::Result<Option<Roots>> {
+        let Some(root) = self.root.as_ref().filter(|_| self.copy_root) else { return Ok(None) };
+        let original = Original::new(root, &self.keep_one)?;
+        let bindings = (0..places.homes.len()).map(|copy| places.binding(copy)).collect();
+        Roots::begin(original, (&instance.directory, name), bindings).map(Some)
+    }
+
+    /// `{root}` of a copy.
+    fn root_of(&self, roots: Option<&Roots>, copy: usize) -> anyhow::Result<Option<String>> {
+        let root = match (roots, &self.root) {
+            (Some(roots), _) => roots.of_copy(copy),
+            (None, Some(root)) => {
+                root.canonicalize().with_context(|| format!("--root {}", root.display()))?
+            }
+            (None, None) => return Ok(None),
+        };
+        let root = root.into_os_string().into_string();
+        root.map(Some).map_err(|_| anyhow::anyhow!("--root: its name has to be text"))
     }
 
     /// A recipe's command, if one was asked for, is ours from here on.
@@ -268,7 +324,7 @@ impl Serve {
             [port] => port,
             _ => bail!("--port: a recipe listens on one port; give one"),
         };
-        let cooked = recipe.cook(self.root.as_deref(), port)?;
+        let cooked = recipe.cook(self.root.as_deref(), self.copy_root, port)?;
         self.port = vec![port];
         self.command.clone_from(&cooked.command);
         Ok(Some(cooked))
@@ -279,6 +335,7 @@ impl Serve {
         places: &Places,
         instance: &Instance,
         words: Option<&[(&'static str, String)]>,
+        roots: Option<&Roots>,
     ) -> anyhow::Result<Vec<Copy>> {
         let nr_copies = places.homes.len();
         let copy = |number: usize| {
@@ -287,6 +344,9 @@ impl Serve {
             let node = places.domains[places.homes[number]].node_os_id.0;
             let cpus = binding.cpus.to_string();
             let mut values = Values::new(number, nr_copies, node, &cpus, &directory);
+            if let Some(root) = self.root_of(roots, number)? {
+                values = values.with(&[("root", root)]);
+            }
             if let Some(words) = words {
                 values = values.with(words).with(&recipe::words_for(binding.cpus.len()));
             }

@@ -40,6 +40,11 @@ const THREADS_PER_CPU: usize = 64;
 /// Debian's user for web servers.
 const USER: &str = "www-data";
 
+/// PHP remembers for two minutes where a link led, and what it has compiled for as long as that is there. (nginx gives it the path
+/// behind the link; scripts may go through it all the same.)
+const PHP_LINKS: &str =
+    "php_admin_value[realpath_cache_ttl] = 1\nphp_admin_flag[opcache.revalidate_path] = on";
+
 /// Words of a copy with so many CPUs.
 pub fn words_for(cpus: usize) -> [(&'static str, String); 3] {
     [
@@ -61,7 +66,8 @@ impl Name {
     }
 
     /// Finds the programs and makes the files.
-    pub fn cook(self, root: Option<&Path>, port: u16) -> anyhow::Result<Cooked> {
+    /// `has_copies`: each copy sees the folder through a link that changes.
+    pub fn cook(self, root: Option<&Path>, has_copies: bool, port: u16) -> anyhow::Result<Cooked> {
         let Some((web, stop, reload, text)) = self.web() else {
             bail!(
                 "memcached must not be copied: each copy would know a part of the data, and who asks would \
@@ -69,7 +75,7 @@ impl Name {
             );
         };
         let root = root.context("--recipe needs --root DIR: what is to be served")?;
-        let root = checked(root)?;
+        check(root)?;
         let web_path = find(web)?;
         let php = find_php()?;
         let part = |command: &[&str], stop: &str, reload: &str| Part {
@@ -99,7 +105,7 @@ impl Name {
                 Config::Text("php.conf", include_str!("recipes/php.conf").to_owned()),
                 Config::Text("parts.json", serde_json::to_string(&parts)?),
             ],
-            words: words(self, port, root, &modules.display().to_string()),
+            words: words(self, port, has_copies, &modules.display().to_string()),
         })
     }
 
@@ -119,7 +125,7 @@ fn web_file(name: Name) -> &'static str {
     if name == Name::NginxPhp { "nginx.conf" } else { "apache2.conf" }
 }
 
-fn words(name: Name, port: u16, root: String, modules: &str) -> Vec<(&'static str, String)> {
+fn words(name: Name, port: u16, has_copies: bool, modules: &str) -> Vec<(&'static str, String)> {
     let (mpm, threads_each) =
         if name == Name::ApachePreforkPhp { ("prefork", 1) } else { ("event", THREADS_PER_CPU) };
     // Only root can become somebody else.
@@ -127,10 +133,10 @@ fn words(name: Name, port: u16, root: String, modules: &str) -> Vec<(&'static st
     let line = |text: String| if is_root { text } else { String::new() };
     vec![
         ("port", port.to_string()),
-        ("root", root),
         ("modules", modules.to_owned()),
         ("mpm", mpm.to_owned()),
         ("threads_each", threads_each.to_string()),
+        ("php_links", if has_copies { PHP_LINKS } else { "" }.to_owned()),
         ("user_nginx", line(format!("user {USER};"))),
         ("user_apache", line(format!("User {USER}\nGroup {USER}"))),
         (
@@ -143,7 +149,7 @@ fn words(name: Name, port: u16, root: String, modules: &str) -> Vec<(&'static st
 }
 
 /// A folder whose name can stand in three kinds of files.
-fn checked(root: &Path) -> anyhow::Result<String> {
+fn check(root: &Path) -> anyhow::Result<()> {
     let full = root.canonicalize().with_context(|| {
         format!("--root {}: name the folder that is to be served", root.display())
     })?;
@@ -155,7 +161,7 @@ fn checked(root: &Path) -> anyhow::Result<String> {
             root.display()
         );
     }
-    Ok(text.to_owned())
+    Ok(())
 }
 
 /// Where programs are, and where Debian has servers, which a user's PATH leaves out.

@@ -7,6 +7,7 @@ use quartier_decide::steer::{Verdict, Why};
 
 use super::copy::{Copy, Life, write_whole};
 use super::metrics;
+use super::roots::Roots;
 use super::sockets::Owned;
 use super::status::{CopyStatus, DomainStatus, STATUS_FORMAT, Status};
 use super::unit::Unit;
@@ -48,6 +49,7 @@ fn status(unit: &Unit) -> Status {
         domains: domains.collect(),
         left_to_kernel: given.map(|given| given.missed),
         notes: unit.notes.clone(),
+        root: unit.roots.as_ref().map(Roots::status),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use quartier_model::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{instance, metrics};
@@ -38,6 +39,24 @@ pub struct Status {
     pub left_to_kernel: Option<u64>,
     /// What was asked for and is not done, with the reason.
     pub notes: Vec<String>,
+    /// Of the folder that each copy has for itself; `None`: that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<RootStatus>,
+}
+
+/// Of `--copy-root`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootStatus {
+    /// How often all copies were given a new tree, the first time too.
+    pub number: u64,
+    /// Of each copy.
+    pub files: u64,
+    /// Of each copy, in whole pages.
+    pub bytes: u64,
+    /// Sockets, pipes and devices: they have no copies.
+    pub special: u64,
+    /// Why what changed has not reached the copies; `None`: it has.
+    pub not_in_step: Option<String>,
 }
 
 /// Of one copy.
@@ -183,6 +202,27 @@ fn or_unknown<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "?".to_owned(), |value| value.to_string())
 }
 
+impl RootStatus {
+    /// For people, in lines.
+    fn text(&self) -> String {
+        let changed = match self.number.saturating_sub(1) {
+            0 => "nothing has changed since the start".to_owned(),
+            1 => "what changed has come to them once".to_owned(),
+            times => format!("what changed has come to them {times} times"),
+        };
+        let Self { files, bytes, special, .. } = self;
+        let mut text =
+            format!("each copy has {files} files for itself, {}; {changed}\n", Bytes(*bytes));
+        if *special > 0 {
+            let _ = writeln!(text, "{special} sockets, pipes and devices have no copies");
+        }
+        if let Some(why) = &self.not_in_step {
+            let _ = writeln!(text, "what changed does not reach the copies: {why}");
+        }
+        text
+    }
+}
+
 /// For people.
 fn text(status: &Status) -> String {
     let mut text = format!(
@@ -239,6 +279,9 @@ fn text(status: &Status) -> String {
             copy.state,
             because.unwrap_or_default()
         );
+    }
+    if let Some(root) = &status.root {
+        text += &root.text();
     }
     for note in &status.notes {
         let _ = writeln!(text, "{note}");

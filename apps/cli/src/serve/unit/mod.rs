@@ -23,6 +23,7 @@ use super::outs::Outs;
 use super::places::Places;
 use super::receiving::Receiving;
 use super::report;
+use super::roots::Roots;
 use super::sockets::{Owned, Processes, Sockets};
 use crate::say;
 
@@ -60,6 +61,7 @@ pub struct Options {
 pub struct Unit {
     /// Taken back before the instance's directory goes, where its journal is.
     receiving: Option<Receiving>,
+    pub roots: Option<Roots>,
     pub host: Host,
     pub places: Places,
     pub options: Options,
@@ -110,6 +112,7 @@ impl Unit {
         let steering = Steering::new(places.shape(machine));
         Self {
             receiving: None,
+            roots: None,
             host,
             places,
             options,
@@ -136,9 +139,9 @@ impl Unit {
         }
     }
 
-    /// With settings that are taken back when all is over.
-    pub fn with(self, receiving: Option<Receiving>) -> Self {
-        Self { receiving, ..self }
+    /// With what is taken back when all is over: settings, and the copies' own folders.
+    pub fn with(self, receiving: Option<Receiving>, roots: Option<Roots>) -> Self {
+        Self { receiving, roots, ..self }
     }
 
     /// Until it is told to stop.
