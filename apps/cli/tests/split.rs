@@ -14,14 +14,20 @@ const SCRIPT: &str = r#"
     echo never > /sys/kernel/mm/transparent_hugepage/enabled
     # How long it takes until enough touches were seen depends on how fast the guest is.
     until_said() { for look in $(seq 120); do grep -sq "$1" $2 && break; sleep 1.5; done; }
-    $eighths 64 8 pool 240 > parts & pid=$!
-    $quartierd --apply --journal journal --log log > said 2>&1 & daemon=$!
-    until_said ^Split said
-    sleep 6
-    kill -TERM $pid
-    wait $pid || echo "a byte was wrong"
-    kill -TERM $daemon
-    wait $daemon || echo "quartierd ended with $?"
+    # In a guest that hardly runs, the kernel may have brought all pages to their threads before: that is nothing to split.
+    for attempt in 1 2 3; do
+        rm -f log said
+        $eighths 64 8 pool 240 > parts & pid=$!
+        $quartierd --apply --journal journal --log log > said 2>&1 & daemon=$!
+        until_said ^Split said
+        sleep 6
+        kill -TERM $pid
+        wait $pid || echo "a byte was wrong"
+        kill -TERM $daemon
+        wait $daemon || echo "quartierd ended with $?"
+        grep '^Split' said | grep -qv 'pages Stay' && break
+        echo "attempt $attempt: $(cat parts said)"
+    done
     sed 's/^/parts /' parts
     grep '"outcome"' log | sed 's/^/log /'
     $quartier replay log | sed 's/^/replayed /'
