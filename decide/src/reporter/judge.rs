@@ -25,10 +25,13 @@ const SOON: Nanos = Nanos(5_000_000_000);
 const PAGE: u64 = 4096;
 
 /// How much of what a process could do it does: its work, and its instructions if they are counted, for
-/// each unit of time that it could run.
+/// each unit of time that it could run; and its work for each that it did.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Efficiency {
     work: f64,
+    /// `None`: it did not run, or a log's of before this was asked.
+    #[serde(default)]
+    work_running: Option<f64>,
     instructions: Option<f64>,
 }
 
@@ -79,7 +82,8 @@ pub fn efficiency(sight: &Sight<'_>, process: &Terms<'_>) -> Option<Efficiency> 
     let work = work_now(sight, process)?;
     let instructions = process.threads.iter().map(|thread| thread.seen.instructions).sum();
     let instructions = Option::map(instructions, |sum: u64| sum as f64 / demand);
-    (demand > 0.0).then(|| Efficiency { work: work / demand, instructions })
+    let work_running = (process.running() > 0.0).then(|| work / process.running());
+    (demand > 0.0).then(|| Efficiency { work: work / demand, work_running, instructions })
 }
 
 /// Why a process is not to be moved at all now.
@@ -394,12 +398,18 @@ impl Known {
 }
 
 impl Efficiency {
-    /// By what is measured best. One hundredth more is no difference.
+    /// By what is measured best. One hundredth more is no difference. Where instructions are not counted, a move helped as
+    /// well if it did what it was for while the process ran: that it waits more for a CPU may be anybody's doing, and is mended by
+    /// another CPU rather than by bringing all its pages back.
     fn is_better_than(&self, before: &Self) -> bool {
         const DIFFERENCE: f64 = 1.01;
         match (self.instructions, before.instructions) {
             (Some(now), Some(before)) => now > before * DIFFERENCE,
-            _ => self.work > before.work * DIFFERENCE,
+            _ => {
+                let ran = self.work_running.zip(before.work_running);
+                self.work > before.work * DIFFERENCE
+                    || ran.is_some_and(|(now, before)| now > before * DIFFERENCE)
+            }
         }
     }
 }

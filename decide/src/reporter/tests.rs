@@ -278,6 +278,29 @@ fn what_did_not_help_is_taken_back_and_remembered() {
     assert!(again <= 2, "it is tried again after ten minutes, not before: {again}");
 }
 
+/// Somebody else's threads come to its node a moment later: no reason to bring its pages back.
+#[test]
+fn who_waits_because_of_others_has_not_been_moved_in_vain() {
+    let two_on = |node: u32| {
+        [0, 1].map(|cpu| {
+            let mut one = somebodys(node * 2 + cpu, 100);
+            one.threads[0].held_on = Some(NodeId(node));
+            one
+        })
+    };
+    let moves = process(&[(0, 400)], &[2]);
+    let mut world = World::new(4, 2, [vec![moves], two_on(0).into()].concat());
+    world.share_cpus();
+    let mut reporter = world.reporter();
+    let first = world.steps(&mut reporter, 2);
+    assert!(matches!(first[0].pages, Pages::To { .. }), "{first:?}");
+    let home = world.processes[0].threads[0].held_on.unwrap().0;
+    world.processes.extend(two_on(home).into_iter().chain(two_on(home)));
+    world.share_cpus();
+    let later = world.steps(&mut reporter, 30);
+    assert!(later.iter().all(|step| step.kind != Kind::TakeBack), "{later:?}");
+}
+
 #[test]
 fn nothing_is_judged_while_pages_of_others_still_move() {
     let stubborn =

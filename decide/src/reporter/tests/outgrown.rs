@@ -92,7 +92,7 @@ fn who_is_crowded_by_intent_is_not_let_go() {
     let mut world = World::new(4, 2, [vec![far], others.into()].concat());
     let mut reporter = world.reporter();
     let kinds: Vec<_> = world.steps(&mut reporter, 200).iter().map(|step| step.kind).collect();
-    assert_eq!(kinds, [Kind::Split, Kind::TakeBack], "it did not help, and that is asked once");
+    assert_eq!(kinds, [Kind::Split], "what its memory is not far from any more");
 }
 
 #[test]

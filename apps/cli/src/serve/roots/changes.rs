@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -63,9 +63,9 @@ impl Changes {
                 return false;
             }
         }
-        let mut waited = Duration::ZERO;
-        while self.comes_within(QUIET) && waited < QUIET_WITHIN && !is_over() {
-            waited += QUIET / 4;
+        let first = Instant::now();
+        while self.comes_within(QUIET) && first.elapsed() < QUIET_WITHIN && !is_over() {
+            // Who writes much is told of often.
             std::thread::sleep(QUIET / 4);
         }
         true

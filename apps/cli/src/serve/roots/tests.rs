@@ -188,6 +188,32 @@ fn what_a_killed_one_left_is_removed_by_the_next() {
     assert!(theirs.exists());
 }
 
+/// Whoever owns a folder owns its copy, and could put something else there.
+#[test]
+fn what_was_put_into_a_tree_does_not_come_into_the_next() {
+    let scene = Scene::new();
+    scene.put("d/a", "ours");
+    let listing = Listing::of(&scene.www(), &[], |_| ()).unwrap();
+    let make = |name: &str, before: Option<&Tree>| {
+        let path = scene.folder.path().join(name);
+        Tree::make(path, &scene.www(), &listing, before, Patience::Whole).unwrap()
+    };
+    let first = make("1", None);
+    let again = make("2", Some(&first));
+    let inode = |tree: &Tree| fs::metadata(tree.path.join("d/a")).unwrap().ino();
+    assert_eq!(inode(&first), inode(&again));
+    let folder = again.path.join("d");
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.join("b"), "theirs").unwrap();
+    fs::rename(folder.join("b"), folder.join("a")).unwrap();
+    let third = make("3", Some(&again));
+    assert_eq!(fs::read_to_string(third.path.join("d/a")).unwrap(), "ours");
+    for tree in [first, again, third] {
+        tree::remove(&tree.path);
+        assert!(!tree.path.exists());
+    }
+}
+
 /// Two files that always have the same number in the original, which changes each at once: a reader that goes through the link
 /// once finds the same number in both.
 #[test]

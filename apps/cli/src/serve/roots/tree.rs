@@ -1,8 +1,11 @@
 //! A copy of a folder, made beside the one before: what has not changed is the same file.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink,
+};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_OMIT};
@@ -15,6 +18,8 @@ use super::listing::{Entry, Listing, Stamp, named};
 pub struct Tree {
     pub path: PathBuf,
     pub listing: Listing,
+    /// Of its files: a folder belongs to whom the original does, who could put others in their place.
+    inodes: BTreeMap<PathBuf, u64>,
 }
 
 /// Why there is no new tree.
@@ -50,8 +55,8 @@ impl Tree {
         before: Option<&Self>,
         patience: Patience,
     ) -> Result<Self, Unmade> {
-        let tree = Self { path, listing: listing.clone() };
-        let made = fs::create_dir(&tree.path).map_err(|error| named(&tree.path, &error).into());
+        let mut tree = Self { path, listing: listing.clone(), inodes: BTreeMap::new() };
+        let made = make_folder(&tree.path).map_err(Unmade::Failed);
         let made = made.and_then(|()| tree.fill(original, before, patience));
         match made {
             Ok(()) => Ok(tree),
@@ -63,7 +68,7 @@ impl Tree {
     }
 
     fn fill(
-        &self,
+        &mut self,
         original: &Path,
         before: Option<&Self>,
         patience: Patience,
@@ -71,20 +76,20 @@ impl Tree {
         for (path, entry) in &self.listing.entries {
             let to = self.path.join(path);
             match entry {
-                Entry::Folder { .. } => fs::create_dir(&to).map_err(|error| named(&to, &error))?,
+                Entry::Folder { .. } => make_folder(&to)?,
                 Entry::Link(target) => symlink(target, &to).map_err(|error| named(&to, &error))?,
                 Entry::File(stamp) => {
-                    let same =
-                        before.filter(|before| before.listing.entries.get(path) == Some(entry));
-                    let linked =
-                        same.is_some_and(|same| fs::hard_link(same.path.join(path), &to).is_ok());
-                    if !linked {
-                        copy(&original.join(path), &to, stamp, patience)?;
-                    }
+                    let same = before.filter(|it| it.listing.entries.get(path) == Some(entry));
+                    let linked = same.and_then(|before| before.link(path, &to));
+                    let inode = match linked {
+                        Some(inode) => inode,
+                        None => copy(&original.join(path), &to, stamp, patience)?,
+                    };
+                    self.inodes.insert(path.clone(), inode);
                 }
             }
         }
-        // From within to without: what is closed cannot be filled.
+        // From within to without: what is closed cannot be filled, and what is given away is in what is not.
         for (path, entry) in self.listing.entries.iter().rev() {
             if let Entry::Folder { mode, owner } = entry {
                 close(&self.path.join(path), *mode, *owner)?;
@@ -93,6 +98,22 @@ impl Tree {
         let root = Stamp::of(&fs::metadata(original).map_err(|error| named(original, &error))?);
         Ok(close(&self.path, root.mode, root.owner)?)
     }
+
+    /// Gives one of its files a place in the next tree, if it is the one that was put there.
+    fn link(&self, path: &Path, to: &Path) -> Option<u64> {
+        fs::hard_link(self.path.join(path), to).ok()?;
+        let inode = fs::symlink_metadata(to).ok().map(|data| data.ino());
+        let is_ours = inode.is_some() && inode.as_ref() == self.inodes.get(path);
+        if !is_ours {
+            let _ = fs::remove_file(to);
+        }
+        inode.filter(|_| is_ours)
+    }
+}
+
+/// Nobody looks into it before it is whole.
+fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path).map_err(|error| named(path, &error))
 }
 
 /// Readable by whom the original is, and writable by nobody.
@@ -107,7 +128,8 @@ fn give(path: &Path, (uid, gid): (u32, u32)) {
     let _ = chown(path, Some(uid), Some(gid));
 }
 
-fn copy(from: &Path, to: &Path, stamp: &Stamp, patience: Patience) -> Result<(), Unmade> {
+/// Gives the copy's inode.
+fn copy(from: &Path, to: &Path, stamp: &Stamp, patience: Patience) -> Result<u64, Unmade> {
     // What took the place of a file since may be a pipe, which would make whoever opens it wait, or a link to anything.
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(from);
@@ -142,13 +164,16 @@ fn copy(from: &Path, to: &Path, stamp: &Stamp, patience: Patience) -> Result<(),
         last_modification: Timespec { tv_sec: seconds, tv_nsec: nanoseconds },
     };
     rustix::fs::futimens(&file, &times).map_err(io::Error::from)?;
-    file.set_permissions(Permissions::from_mode(stamp.mode & 0o555))
-        .map_err(|error| named(to, &error).into())
+    let is_readable = Permissions::from_mode(stamp.mode & 0o555);
+    let closed = file.set_permissions(is_readable).and_then(|()| file.metadata());
+    closed.map(|data| data.ino()).map_err(|error| named(to, &error).into())
 }
 
-/// Removes a tree. Its folders have to be opened first.
+/// Removes a tree. Who is not root has to open its folders first; root must not, for they are others', who could have put links to
+/// anything in their place.
 pub fn remove(path: &Path) {
-    let mut folders = vec![path.to_owned()];
+    let is_root = rustix::process::geteuid().is_root();
+    let mut folders = if is_root { Vec::new() } else { vec![path.to_owned()] };
     while let Some(folder) = folders.pop() {
         let _ = fs::set_permissions(&folder, Permissions::from_mode(0o700));
         let found = fs::read_dir(&folder).into_iter().flatten().flatten();
