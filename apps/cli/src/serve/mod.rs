@@ -275,12 +275,14 @@ impl Serve {
     /// A folder that nobody asks for is a mistake.
     fn check_root_is_used(&self) -> anyhow::Result<()> {
         const WORD: &str = "{root}";
+        if self.root.is_none() || self.recipe.is_some() {
+            return Ok(());
+        }
         // One that cannot be read is refused by whoever fills it in.
         let mut texts = self.config.iter().filter_map(|file| std::fs::read_to_string(file).ok());
-        let is_used = self.recipe.is_some()
-            || self.command.iter().any(|word| word.contains(WORD))
+        let is_used = self.command.iter().any(|word| word.contains(WORD))
             || texts.any(|text| text.contains(WORD));
-        if self.root.is_some() && !is_used {
+        if !is_used {
             bail!(
                 "--root: neither the command nor a --config file has {WORD}: put it where the server takes \
                  the name of its folder"

@@ -73,13 +73,13 @@ impl Listing {
             for item in found {
                 let path = folder.join(item.map_err(|error| named(&full, &error))?.file_name());
                 let Some(entry) = entry(root, &path, kept)? else { continue };
-                match &entry {
+                match entry {
                     None => listing.nr_special += 1,
                     Some(entry) => {
                         if matches!(entry, Entry::Folder { .. }) {
                             folders.push(path.clone());
                         }
-                        listing.entries.insert(path, entry.clone());
+                        listing.entries.insert(path, entry);
                     }
                 }
             }

@@ -18,7 +18,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -96,8 +96,8 @@ impl State {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    fn set(&self, change: impl FnOnce(&mut RootStatus)) {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    fn status(&self) -> MutexGuard<'_, RootStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -183,7 +183,7 @@ impl Roots {
     }
 
     pub fn status(&self) -> RootStatus {
-        self.state.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.status().clone()
     }
 }
 
@@ -213,7 +213,7 @@ impl OfCopy {
         &self,
         number: u64,
         from: &Path,
-        listing: &Listing,
+        listing: &Arc<Listing>,
         patience: Patience,
     ) -> Result<Tree, Unmade> {
         let before = self.trees.back().map(|(tree, _)| tree);
@@ -269,10 +269,9 @@ impl Keeper {
         self.check_room(&listing)?;
         self.step(listing).with_context(|| what)?;
         if began.elapsed() > SAID_AFTER {
-            let status = self.state.status.lock().unwrap_or_else(PoisonError::into_inner);
             say::sentence(&format!(
                 "copied {} files to {} copies in {:.1} s",
-                status.files,
+                self.state.status().files,
                 self.copies.len(),
                 began.elapsed().as_secs_f64()
             ));
@@ -308,7 +307,8 @@ impl Keeper {
     }
 
     /// A tree for each copy, shown when all are there.
-    fn step(&mut self, mut listing: Listing) -> io::Result<()> {
+    fn step(&mut self, listing: Listing) -> io::Result<()> {
+        let mut listing = Arc::new(listing);
         for attempt in 1.. {
             let patience = if attempt > TRIES { Patience::AsItComes } else { Patience::Whole };
             self.number += 1;
@@ -321,7 +321,7 @@ impl Keeper {
                 }
                 Err(Unmade::Changed) if attempt < TRIES_MAX => {
                     std::thread::sleep(Duration::from_millis(50));
-                    listing = self.look()?;
+                    listing = Arc::new(self.look()?);
                 }
                 Err(Unmade::Changed) => {
                     return Err(io::Error::other("it changes all the time while it is copied"));
@@ -329,17 +329,15 @@ impl Keeper {
                 Err(Unmade::Failed(error)) => return Err(error),
             }
         }
-        self.state.set(|status| {
-            status.number += 1;
-            status.files = listing.nr_files() as u64;
-            status.bytes = listing.bytes();
-            status.special = listing.nr_special as u64;
-            status.not_in_step = None;
-        });
+        let mut status = self.state.status();
+        status.number += 1;
+        status.files = listing.nr_files() as u64;
+        status.bytes = listing.bytes();
+        status.special = listing.nr_special as u64;
         Ok(())
     }
 
-    fn make_all(&self, listing: &Listing, patience: Patience) -> Result<Vec<Tree>, Unmade> {
+    fn make_all(&self, listing: &Arc<Listing>, patience: Patience) -> Result<Vec<Tree>, Unmade> {
         let mut trees: Vec<Tree> = Vec::new();
         for copy in &self.copies {
             let made = if self.state.is_over() {
@@ -381,32 +379,25 @@ impl Keeper {
             || self.original.path.canonicalize().ok().as_ref() != Some(&self.from);
         !self.changes.is_told()
             || self.looked.elapsed() >= LOOK_AFTER
-            || self.is_not_in_step()
+            || self.state.status().not_in_step.is_some()
             || leads_elsewhere()
-    }
-
-    fn is_not_in_step(&self) -> bool {
-        self.state.status.lock().unwrap_or_else(PoisonError::into_inner).not_in_step.is_some()
     }
 
     /// If something has changed.
     fn follow(&mut self) -> io::Result<()> {
         let listing = self.look()?;
         let is_same =
-            |copy: &OfCopy| copy.trees.back().is_some_and(|(tree, _)| tree.listing == listing);
+            |copy: &OfCopy| copy.trees.back().is_some_and(|(tree, _)| *tree.listing == listing);
         if self.copies.iter().all(is_same) { Ok(()) } else { self.step(listing) }
     }
 
     /// What keeps copies from being in step is said once.
     fn tell(&self, error: Option<io::Error>) {
         let why = error.map(|error| error.to_string());
-        self.state.set(|status| {
-            if let Some(why) = why.as_ref().filter(|why| status.not_in_step.as_ref() != Some(why)) {
-                say::sentence(&format!(
-                    "--copy-root: what changed does not reach the copies: {why}"
-                ));
-            }
-            status.not_in_step = why;
-        });
+        let mut status = self.state.status();
+        if let Some(why) = why.as_ref().filter(|why| status.not_in_step.as_ref() != Some(why)) {
+            say::sentence(&format!("--copy-root: what changed does not reach the copies: {why}"));
+        }
+        status.not_in_step = why;
     }
 }

@@ -193,7 +193,7 @@ fn what_a_killed_one_left_is_removed_by_the_next() {
 fn what_was_put_into_a_tree_does_not_come_into_the_next() {
     let scene = Scene::new();
     scene.put("d/a", "ours");
-    let listing = Listing::of(&scene.www(), &[], |_| ()).unwrap();
+    let listing = Arc::new(Listing::of(&scene.www(), &[], |_| ()).unwrap());
     let make = |name: &str, before: Option<&Tree>| {
         let path = scene.folder.path().join(name);
         Tree::make(path, &scene.www(), &listing, before, Patience::Whole).unwrap()

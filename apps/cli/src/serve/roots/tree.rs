@@ -7,6 +7,7 @@ use std::os::unix::fs::{
     DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink,
 };
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -17,7 +18,8 @@ use super::listing::{Entry, Listing, Stamp, named};
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub path: PathBuf,
-    pub listing: Listing,
+    /// The same for all copies.
+    pub listing: Arc<Listing>,
     /// Of its files: a folder belongs to whom the original does, who could put others in their place.
     inodes: BTreeMap<PathBuf, u64>,
 }
@@ -51,11 +53,11 @@ impl Tree {
     pub fn make(
         path: PathBuf,
         original: &Path,
-        listing: &Listing,
+        listing: &Arc<Listing>,
         before: Option<&Self>,
         patience: Patience,
     ) -> Result<Self, Unmade> {
-        let mut tree = Self { path, listing: listing.clone(), inodes: BTreeMap::new() };
+        let mut tree = Self { path, listing: Arc::clone(listing), inodes: BTreeMap::new() };
         let made = make_folder(&tree.path).map_err(Unmade::Failed);
         let made = made.and_then(|()| tree.fill(original, before, patience));
         match made {
@@ -142,18 +144,21 @@ fn copy(from: &Path, to: &Path, stamp: &Stamp, patience: Patience) -> Result<u64
         Err(error) => return Err(named(from, &error).into()),
     };
     // Whatever the patience, it is the file that was seen: no other may be read by whoever may read this one.
-    let seen = original.metadata().map_err(|error| named(from, &error))?;
-    let is_same = |file: &File| file.metadata().is_ok_and(|data| Stamp::of(&data) == *stamp);
-    if !Stamp::of(&seen).is_of_the_same_file_as(stamp)
-        || patience == Patience::Whole && !is_same(&original)
-    {
+    let is_same = |file: &File| {
+        let seen = Stamp::of(&file.metadata().map_err(|error| named(from, &error))?);
+        io::Result::Ok(match patience {
+            Patience::Whole => seen == *stamp,
+            Patience::AsItComes => seen.is_of_the_same_file_as(stamp),
+        })
+    };
+    if !is_same(&original)? {
         return Err(Unmade::Changed);
     }
     let mut options = OpenOptions::new();
     let created = options.write(true).create_new(true).mode(0o600).open(to);
     let mut file = created.map_err(|error| named(to, &error))?;
     io::copy(&mut original, &mut file).map_err(|error| named(from, &error))?;
-    if patience == Patience::Whole && !is_same(&original) {
+    if !is_same(&original)? {
         return Err(Unmade::Changed);
     }
     give(to, stamp.owner);
