@@ -263,6 +263,44 @@ fn of_very_many_threads_a_bounded_number_is_asked_in_a_period() {
 }
 
 #[test]
+fn who_does_next_to_nothing_is_looked_at_once_in_a_window() {
+    let missed_at_once = |percent: u64| {
+        let is_missed = |more: &u64| {
+            let mut world = World::new(Rules::default());
+            world.monitor = Monitor::new(world.root.path(), machine(), Rules::default(), 0);
+            world.process(PID, 500, &[40, 41]);
+            let work = |period| [(40, 60, 0), (41, percent * (period % 2), 0)];
+            for period in 0..20 + more {
+                world.period(&work(period));
+            }
+            let times = format!("proc/{PID}/task/41/schedstat");
+            fs::remove_file(world.root.path().join(times)).unwrap();
+            let snapshot = world.period(&[(40, 60, 0)]);
+            only(&snapshot).threads.iter().all(|thread| thread.id.id != 41)
+        };
+        (0..5).filter(is_missed).count()
+    };
+    assert_eq!((missed_at_once(1), missed_at_once(40)), (1, 5));
+}
+
+#[test]
+fn who_did_next_to_nothing_and_does_more_is_seen_to() {
+    for more in 0..5 {
+        let mut world = World::new(Rules::default());
+        let tids: Vec<u32> = (PID..PID + 10).collect();
+        world.process(PID, 500, &tids);
+        let at_once = |percent| tids.iter().map(|tid| (*tid, percent, 0)).collect::<Vec<_>>();
+        for period in 0..20 + more {
+            world.period(&at_once(period % 2));
+        }
+        let snapshot = world.periods(5, &at_once(80));
+        assert!(only(&snapshot).threads.iter().all(|thread| thread.ran.0 > SECOND / 100));
+        let snapshot = world.periods(5, &at_once(80));
+        assert!(only(&snapshot).threads.iter().all(|thread| thread.ran.0 == SECOND / 100 * 80));
+    }
+}
+
+#[test]
 fn a_thread_that_begins_to_run_is_found_soon() {
     let mut world = World::new(Rules::default());
     world.process(PID, 500, &(40..340).collect::<Vec<_>>());

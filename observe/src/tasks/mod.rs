@@ -1,9 +1,9 @@
 //! The Monitor (UNAS, algorithm 1): what every task of a machine does, period after period.
 //!
-//! What it costs is bounded. Threads that run or wait are looked at in every period, through files that stay
-//! open; processes that do neither, every five seconds, by a clock that costs a twentieth of a file, and their threads only when the process has used
-//! CPU time that no known thread explains. Lists of mappings are read, pages asked for, and touches looked at, only as
-//! far as a small part of the time goes.
+//! What it costs is bounded. Threads that run or wait are looked at in every period, through files that stay open, and those
+//! that do so for less than a hundredth of the time in one of five; processes that do neither, every five seconds, by a clock
+//! that costs a twentieth of a file, and their threads only when the process has used CPU time that no known thread explains.
+//! Lists of mappings are read, pages asked for, and touches looked at, only as far as a small part of the time goes.
 
 mod around;
 mod budget;
@@ -298,6 +298,10 @@ impl Monitor {
         at: Nanos,
         kernel: &'a dyn Kernel,
     ) -> (Look<'a>, &'a mut BTreeMap<u32, Process>, &'a mut LooksAtPages) {
+        let window = match (self.looked.front(), self.looked.back()) {
+            (Some(first), Some(last)) => *last - *first,
+            _ => Nanos(0),
+        };
         let look = Look {
             files: &mut self.files,
             machine: &self.machine,
@@ -305,6 +309,8 @@ impl Monitor {
             kernel,
             online: &self.around.online,
             at,
+            turn: self.turn,
+            window,
             may_open: 0,
             for_counters: match self.counter.state {
                 Counting::Unsupported => 0,

@@ -17,7 +17,19 @@ impl Monitor {
         let Self { files, machine, rules, processes, around, looked, events, pages, .. } = self;
         let touches = &mut pages.budgets.touches;
         let (online, may_open, for_counters) = (&around.online, 0, 0);
-        let mut look = Look { files, machine, rules, kernel, online, at, may_open, for_counters };
+        let (turn, window) = (0, Nanos(0));
+        let mut look = Look {
+            files,
+            machine,
+            rules,
+            kernel,
+            online,
+            at,
+            turn,
+            window,
+            may_open,
+            for_counters,
+        };
         touches.fill(at);
         let mut wanted = Vec::new();
         for process in processes.values_mut() {

@@ -14,7 +14,7 @@ use super::pages::{Mappings, Random};
 use super::rules::{Asked, Rules};
 use super::standing::{self, Cpuset, Status};
 use super::stat::{Class, Stat};
-use super::thread::{Asleep, Busy, Found};
+use super::thread::{Asleep, Busy, Found, PERIODS};
 use super::touches::Touching;
 use super::working_sets::Usage;
 use super::{
@@ -82,6 +82,10 @@ pub struct Look<'a> {
     pub kernel: &'a dyn Kernel,
     pub online: &'a CpuList,
     pub at: Nanos,
+    /// The period is one of these in a row,
+    pub turn: usize,
+    /// of which so many are a window, that long.
+    pub window: Nanos,
     /// So many more files may be kept open,
     pub may_open: usize,
     /// but so many of them are for those that count.
@@ -141,13 +145,12 @@ impl Process {
             return true;
         }
         let clock = look.kernel.cpu_time(self.id.id);
-        if look.at < self.next_scan
-            && !self.is_new
-            && let Some(cpu) = clock
-            && self.is_explained(cpu)
-        {
-            self.ran_until(cpu, look.at);
-            return true;
+        if let Some(cpu) = clock {
+            self.explain(look, cpu);
+            if look.at < self.next_scan && !self.is_new && self.is_explained(cpu) {
+                self.ran_until(cpu, look.at);
+                return true;
+            }
         }
         let text = match look.files.read(&format!("proc/{}/stat", self.id.id)) {
             Ok(Some(text)) => text,
@@ -165,6 +168,7 @@ impl Process {
         }
         let (ticks, nr_threads) = (stat.cpu_ticks, stat.nr_threads);
         let cpu = clock.unwrap_or(Nanos(ticks.saturating_mul(NANOS_PER_TICK)));
+        self.explain(look, cpu);
         if self.is_new || !self.is_explained(cpu) || look.at >= self.next_scan {
             self.is_new = self.busy.is_empty() && self.asleep.is_empty();
             self.scan(look, nr_threads);
@@ -194,13 +198,34 @@ impl Process {
         };
     }
 
+    /// If its known threads do not account for what it ran, those that were skipped may.
+    fn explain(&mut self, look: &mut Look<'_>, cpu: Nanos) {
+        if !self.is_explained(cpu) {
+            self.look_at(look, Busy::catch_up);
+        }
+    }
+
     fn look_at_busy(&mut self, look: &mut Look<'_>) {
+        let (turn, window) = (look.turn % PERIODS, look.window);
+        self.look_at(look, |thread, files, pid, may_open| {
+            if thread.is_slight(window) && thread.id.id as usize % PERIODS != turn {
+                return thread.skip();
+            }
+            thread.look(files, pid, may_open)
+        });
+    }
+
+    fn look_at(
+        &mut self,
+        look: &mut Look<'_>,
+        how: impl Fn(&mut Busy, &mut Files, u32, &mut usize) -> Found,
+    ) {
         let pid = self.id.id;
         let mut explained = Nanos(0);
         let asleep = &mut self.asleep;
         self.busy.retain(|tid, thread| {
             let before = thread.ran();
-            let found = thread.look(look.files, pid, &mut look.may_open);
+            let found = how(thread, look.files, pid, &mut look.may_open);
             explained = explained + (thread.ran() - before);
             if found == Found::Idle {
                 asleep.insert(*tid, thread.asleep());

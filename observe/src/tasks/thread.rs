@@ -13,6 +13,8 @@ use crate::events::{Counters, Counts, Refused};
 
 /// A window has so many periods.
 pub const PERIODS: usize = 5;
+/// Who ran and waited for less than this part of a window does next to nothing.
+const SLIGHT_PART: u64 = 100;
 
 /// A thread that neither runs nor waits: nothing is kept of it but its times.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +39,10 @@ pub struct Busy {
     pub cpu: Option<CpuId>,
     pub class: Class,
     nodes: VecDeque<NodeId>,
-    /// Looks since it did anything.
+    /// Periods since it was seen to do anything.
     idle_looks: usize,
+    /// In this period it was taken to do nothing, and not looked at.
+    is_skipped: bool,
     /// What counts it, or that it cannot be counted; `None`: that was not tried yet.
     pub counters: Option<Result<Box<dyn Counters>, Refused>>,
     /// What was counted at the last looks, as many as of its times.
@@ -97,6 +101,7 @@ impl Busy {
             class: Class::Fair,
             nodes: VecDeque::with_capacity(PERIODS),
             idle_looks: 0,
+            is_skipped: false,
             counters: None,
             counted: VecDeque::with_capacity(PERIODS + 1),
         };
@@ -109,8 +114,35 @@ impl Busy {
         Asleep { id: self.id, times: self.times }
     }
 
+    /// Whether a look in each window is enough for it. Before it is taken to sleep it is looked at.
+    pub fn is_slight(&self, window: Nanos) -> bool {
+        let (Some(first), Some(last)) = (self.looks.front(), self.looks.back()) else {
+            return false;
+        };
+        let did = (last.ran - first.ran) + (last.waited - first.waited);
+        let was_watched = self.looks.len() > PERIODS && self.idle_looks < PERIODS;
+        was_watched && did.0 < window.0 / SLIGHT_PART
+    }
+
+    /// Takes its times to be as they were. What it did meanwhile is seen at the next look.
+    pub fn skip(&mut self) -> Found {
+        self.is_skipped = true;
+        self.note(false)
+    }
+
+    /// Looks after all, if it was skipped in this period.
+    pub fn catch_up(&mut self, files: &mut Files, pid: u32, may_open: &mut usize) -> Found {
+        if !self.is_skipped {
+            return Found::Busy;
+        }
+        self.looks.pop_back();
+        self.counted.pop_back();
+        self.look(files, pid, may_open)
+    }
+
     /// Looks at its times.
     pub fn look(&mut self, files: &mut Files, pid: u32, may_open: &mut usize) -> Found {
+        self.is_skipped = false;
         let path = || schedstat(pid, self.id);
         if self.schedstat.is_none() && *may_open > 0 {
             self.schedstat = files.open(&path());
@@ -153,6 +185,7 @@ impl Busy {
         }
         push(&mut self.looks, self.times, PERIODS + 1);
         let counted = match &mut self.counters {
+            _ if self.is_skipped => self.counted.back().copied().flatten(),
             Some(Ok(counters)) => counters.read(),
             _ => None,
         };
