@@ -147,6 +147,21 @@ fn what_is_no_folder_or_not_below_it_is_refused() {
     assert!(refused.contains("www: No such file"), "{refused}");
 }
 
+#[test]
+fn what_does_not_fit_into_memory_is_refused_and_nothing_is_left() {
+    let mut scene = Scene::new();
+    scene.put("index.php", "1");
+    scene.put("data/big", "");
+    let big = fs::OpenOptions::new().write(true).open(scene.www().join("data/big")).unwrap();
+    // Nothing of it is anywhere, but a copy would be.
+    big.set_len(8 << 40).unwrap();
+    let refused = scene.begin(&[]).unwrap_err().to_string();
+    assert!(refused.contains("would take 16.0T") && refused.contains("--keep-one"), "{refused}");
+    assert!(fs::read_dir(scene.folder.path().join("unit")).unwrap().next().is_none());
+    scene.begin(&["data"]).unwrap();
+    assert_eq!(fs::read_to_string(scene.of(0).join("index.php")).unwrap(), "1");
+}
+
 /// A deployment that renames a link.
 #[test]
 fn where_the_original_leads_to_may_change() {
