@@ -49,13 +49,13 @@ fn draw(
     ))?;
     let mut named = Vec::new();
     for run in runs {
-        let colour = run.policy.colour();
+        let colour = run.policy().colour();
         let points =
             run.looks.iter().filter_map(|look| Some((look.seconds, 100.0 * look.local()?)));
         let series = chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
-        if !named.contains(&run.policy) {
-            named.push(run.policy);
-            series.label(run.policy.name()).legend(move |(x, y)| {
+        if !named.contains(&run.policy()) {
+            named.push(run.policy());
+            series.label(run.policy().name()).legend(move |(x, y)| {
                 PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
             });
         }

@@ -6,7 +6,8 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
@@ -41,19 +42,20 @@ pub struct Args {
     /// Memory of each process that is not to compute alone, MiB; numad looks at none below 300
     #[arg(long, default_value_t = 320)]
     mib: u32,
-    /// How long it is watched
+    /// How long each run is watched
     #[arg(long, default_value_t = 120)]
     seconds: u32,
     /// Runs of each policy
     #[arg(long, default_value_t = 2)]
     runs: u32,
-    /// Where the table, the drawings and all that was seen go
+    /// Where the table, the drawings and all that was seen go; runs that are there stay
     #[arg(long, default_value = "docs/results/mix")]
     out: PathBuf,
 }
 
 /// Who brings threads and memory together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum Policy {
     Nothing,
     NumaBalancing,
@@ -93,6 +95,7 @@ fn numad() -> anyhow::Result<PathBuf> {
 /// What was spent, and what was done meanwhile.
 #[derive(Clone, Debug, Deserialize)]
 struct End {
+    policy: Policy,
     least_bytes: u64,
     moved_bytes: u64,
     daemon_cpu_seconds: f64,
@@ -103,16 +106,32 @@ struct End {
 /// One run.
 #[derive(Debug)]
 struct Run {
-    policy: Policy,
     looks: Vec<Look>,
     end: End,
 }
 
 impl Run {
-    fn of(policy: Policy, said: &str) -> anyhow::Result<Self> {
+    fn of(said: &str) -> anyhow::Result<Self> {
         let (looks, end) = script::read(said)?;
         ensure!(!looks.is_empty(), "nothing was looked at");
-        Ok(Self { policy, looks, end })
+        Ok(Self { looks, end })
+    }
+
+    /// Those of a file, one after the other.
+    fn all(said: &str) -> anyhow::Result<Vec<Self>> {
+        let lines: Vec<&str> = said.split_inclusive('\n').collect();
+        let runs = lines.split_inclusive(|line| line.starts_with("{\"end\""));
+        runs.map(|lines| Self::of(&lines.concat())).collect()
+    }
+
+    fn policy(&self) -> Policy {
+        self.end.policy
+    }
+
+    /// Bogo operations of a kind in a second.
+    fn work(&self, kind: &str) -> Option<f64> {
+        let seconds = self.looks.last()?.seconds.max(1.0);
+        Some(*self.end.work.get(kind)? as f64 / seconds)
     }
 
     /// When the goal was first reached, seconds; `None`: not at all.
@@ -141,40 +160,41 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 mib_per_node: args.mib * cpus_per_node * 2 * 2 + 512,
                 timeout_s: args.seconds + 900,
             };
-            let (runs, said) = runs(args, &script, guest)?;
-            keep(args, &guest.name(), &runs, &said)?;
+            run_in(args, &script, guest)?;
         }
     }
     Ok(())
 }
 
-/// All policies in one guest; gives what was said too.
-fn runs(args: &Args, script: &Script, guest: Guest<'_>) -> anyhow::Result<(Vec<Run>, String)> {
-    let (mut runs, mut said) = (Vec::new(), String::new());
+/// All policies in one guest. Each run is kept when it has ended.
+fn run_in(args: &Args, script: &Script, guest: Guest<'_>) -> anyhow::Result<()> {
+    let name = guest.name();
     for policy in &args.policies {
         let word = policy.to_possible_value().context("it has no name")?;
         let numbers = [args.mib, args.seconds].map(|number| number.to_string());
         let words = [word.get_name()].into_iter().chain(numbers.iter().map(String::as_str));
         let words: Vec<_> = words.map(OsString::from).chain(policy.daemon(script)?).collect();
         for nr in 1..=args.runs {
-            let name = guest.name();
             eprintln!("mix: {name}: {}, run {nr} of {}", policy.name(), args.runs);
-            let text = script.run(guest, &words);
-            let text = text.with_context(|| format!("{name}: {}", policy.name()))?;
-            said += &text;
-            runs.push(Run::of(*policy, &text)?);
+            let said = script.run(guest, &words);
+            let said = said.with_context(|| format!("{name}: {}", policy.name()))?;
+            Run::of(&said)?;
+            let file = args.out.join(format!("{name}.jsonl"));
+            File::options().append(true).create(true).open(file)?.write_all(said.as_bytes())?;
         }
     }
-    Ok((runs, said))
+    show(args, &name)
 }
 
-fn keep(args: &Args, machine: &str, runs: &[Run], said: &str) -> anyhow::Result<()> {
+/// The table and the drawing of all runs that were kept.
+fn show(args: &Args, machine: &str) -> anyhow::Result<()> {
     let path = |kind: &str| args.out.join(format!("{machine}.{kind}"));
-    let table = table::of(runs);
+    let runs = Run::all(&fs::read_to_string(path("jsonl"))?)
+        .with_context(|| format!("{} is damaged: remove it", path("jsonl").display()))?;
+    let table = table::of(&runs);
     println!("{machine}\n{table}");
-    fs::write(path("jsonl"), said)?;
     fs::write(path("txt"), table)?;
-    fs::write(path("svg"), drawing::of(runs, machine)?)?;
+    fs::write(path("svg"), drawing::of(&runs, machine)?)?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ const MIB: f64 = (1 << 20) as f64;
 /// A line for each policy: least to greatest of its runs.
 pub fn of(runs: &[Run]) -> String {
     let mut by_policy = BTreeMap::<Policy, Vec<&Run>>::new();
-    runs.iter().for_each(|run| by_policy.entry(run.policy).or_default().push(run));
+    runs.iter().for_each(|run| by_policy.entry(run.policy()).or_default().push(run));
     let mut out = format!(
         "{:<22} {:>4}  {:>18}  {:>14}  {:>14}  {:>16}  {:>12}  work done\n",
         "policy",
@@ -41,7 +41,7 @@ pub fn of(runs: &[Run]) -> String {
         );
     }
     out += "\nMoved: all pages that the kernel migrated. Least possible: the memory of as many processes as cannot run on the\n\
-            node where all memory was filled. Work done: bogo operations of stress-ng beside those of the first line.\n";
+            node where all memory was filled. Work done: bogo operations of stress-ng a second beside those of the first line.\n";
     out
 }
 
@@ -64,14 +64,13 @@ fn spread(runs: &[&Run], digits: usize, unit: &str, of: impl Fn(&Run) -> Option<
 /// Of each kind of work, the mean beside that of the first policy.
 fn work(runs: &[&Run], first: &[&Run]) -> String {
     let mean = |runs: &[&Run], kind: &str| {
-        let done = runs.iter().filter_map(|run| run.end.work.get(kind));
-        done.map(|done| *done as f64).sum::<f64>() / runs.len() as f64
+        runs.iter().filter_map(|run| run.work(kind)).sum::<f64>() / runs.len() as f64
     };
     let kinds = first.iter().flat_map(|run| run.end.work.keys());
     let kinds: std::collections::BTreeSet<_> = kinds.collect();
     let words: Vec<_> = kinds
         .into_iter()
-        .map(|kind| format!("{kind} {:.2}×", mean(runs, kind) / mean(first, kind).max(1.0)))
+        .map(|kind| format!("{kind} {:.2}×", mean(runs, kind) / mean(first, kind)))
         .collect();
     words.join(", ")
 }
