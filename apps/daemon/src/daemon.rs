@@ -29,6 +29,9 @@ const EVENTS_MAX: usize = 512;
 
 /// While pages move the program's turn comes this often.
 const SLICE: Duration = Duration::from_millis(20);
+/// Where a turn takes longer, and looks come in between, the next one is of as many pages as the rate allows since, up to
+/// those of this time: each has every CPU give up what it holds back.
+const SLICE_MAX: Duration = Duration::from_millis(125);
 
 /// A machine that is looked after.
 pub struct Daemon {
@@ -43,6 +46,8 @@ pub struct Daemon {
     /// As they were said last.
     counting: Counting,
     working_sets: WorkingSets,
+    /// When the last turn of the move that goes on began.
+    turn: Option<Nanos>,
     began: Instant,
 }
 
@@ -73,6 +78,7 @@ impl Daemon {
             board: Board::new(),
             counting: Counting::default(),
             working_sets: WorkingSets::default(),
+            turn: None,
             began: Instant::now(),
         };
         daemon.log = log.map(|path| Log::begin(&path, &daemon.line_to_begin())).transpose()?;
@@ -207,8 +213,12 @@ impl Daemon {
         if !scheduler.borrow().is_moving() {
             return Ok(false);
         }
-        let done = scheduler.borrow_mut().go_on(self.now(), self.config.pages_in(SLICE))?;
+        let at = self.now();
+        let since = self.turn.map_or(SLICE, |turn| Duration::from_nanos((at - turn).0));
+        let pages_max = self.config.pages_in(since.clamp(SLICE, SLICE_MAX));
+        let done = scheduler.borrow_mut().go_on(at, pages_max)?;
         let is_moving = scheduler.borrow().is_moving();
+        self.turn = is_moving.then_some(at);
         self.hear(done)?;
         Ok(is_moving)
     }
