@@ -172,8 +172,11 @@ impl Process {
         if self.is_new || !self.is_explained(cpu) || look.at >= self.next_scan {
             self.is_new = self.busy.is_empty() && self.asleep.is_empty();
             self.scan(look, nr_threads);
-            // One that has thousands of threads is looked through less often: who wakes shows in its CPU time.
-            let often = Nanos(LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 128)));
+            // One that has thousands of threads is looked through less often, and not when all others are: who wakes
+            // shows in its CPU time.
+            let often = LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 64));
+            let later = often / 16 * u64::from(self.id.id % 16) * u64::from(nr_threads >= 64);
+            let often = Nanos(often + later);
             self.next_scan =
                 look.at + if self.is_busy() { often } else { LOOK_THROUGH_IDLE.max(often) };
         }
