@@ -298,10 +298,6 @@ impl Monitor {
         at: Nanos,
         kernel: &'a dyn Kernel,
     ) -> (Look<'a>, &'a mut BTreeMap<u32, Process>, &'a mut LooksAtPages) {
-        let window = match (self.looked.front(), self.looked.back()) {
-            (Some(first), Some(last)) => *last - *first,
-            _ => Nanos(0),
-        };
         let look = Look {
             files: &mut self.files,
             machine: &self.machine,
@@ -310,7 +306,7 @@ impl Monitor {
             online: &self.around.online,
             at,
             turn: self.turn,
-            window,
+            window: thread::window(&self.looked),
             may_open: 0,
             for_counters: match self.counter.state {
                 Counting::Unsupported => 0,

@@ -168,15 +168,16 @@ impl Process {
         }
         let (ticks, nr_threads) = (stat.cpu_ticks, stat.nr_threads);
         let cpu = clock.unwrap_or(Nanos(ticks.saturating_mul(NANOS_PER_TICK)));
-        self.explain(look, cpu);
+        if clock.is_none() {
+            self.explain(look, cpu);
+        }
         if self.is_new || !self.is_explained(cpu) || look.at >= self.next_scan {
             self.is_new = self.busy.is_empty() && self.asleep.is_empty();
             self.scan(look, nr_threads);
             // One that has thousands of threads is looked through less often, and not when all others are: who wakes
             // shows in its CPU time.
-            let often = LOOK_AT_IDLE.0 * (1 + u64::from(nr_threads / 64));
-            let later = often / 16 * u64::from(self.id.id % 16) * u64::from(nr_threads >= 64);
-            let often = Nanos(often + later);
+            let longer = LOOK_AT_IDLE.0 * u64::from(nr_threads / 64);
+            let often = LOOK_AT_IDLE + Nanos(longer + longer / 16 * u64::from(self.id.id % 16));
             self.next_scan =
                 look.at + if self.is_busy() { often } else { LOOK_THROUGH_IDLE.max(often) };
         }

@@ -16,6 +16,14 @@ pub const PERIODS: usize = 5;
 /// Who ran and waited for less than this part of a window does next to nothing.
 const SLIGHT_PART: u64 = 100;
 
+/// How long the window is that these looks are of.
+pub fn window(looked: &VecDeque<Nanos>) -> Nanos {
+    match (looked.front(), looked.back()) {
+        (Some(first), Some(last)) => *last - *first,
+        _ => Nanos(0),
+    }
+}
+
 /// A thread that neither runs nor waits: nothing is kept of it but its times.
 #[derive(Clone, Copy, Debug)]
 pub struct Asleep {

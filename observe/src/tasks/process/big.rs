@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use quartier_model::{CpuId, CpuList, Machine, Nanos, NodeId, Standing};
 
+use super::super::thread::window;
 use super::super::touches::Ask;
 use super::{Cpuset, Look, Process};
 use crate::events::Events;
@@ -40,10 +41,7 @@ impl Process {
 
     /// Those that run or wait for more than a tenth of the time, and may be placed.
     fn active_threads(&self, looked: &VecDeque<Nanos>) -> impl Iterator<Item = u32> {
-        let window = match (looked.front(), looked.back()) {
-            (Some(first), Some(last)) => *last - *first,
-            _ => Nanos(0),
-        };
+        let window = window(looked);
         self.busy.iter().filter_map(move |(tid, thread)| {
             let times = thread.in_window(looked)?;
             let standing = self.standing.as_ref()?.of_threads.get(tid)?;

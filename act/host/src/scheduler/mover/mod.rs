@@ -178,20 +178,16 @@ impl Move {
         }
         let nr_wholes = wholes.len();
         let small = self.move_huge(calls, wholes, &mut batch, &mut note)?;
-        if may_be_huge {
-            let has_huge = small.len() < nr_wholes;
-            self.without_huge = if has_huge { 0 } else { self.without_huge + 1 };
-        } else {
-            self.without_huge += 1;
-        }
+        let has_huge = small.len() < nr_wholes;
+        self.without_huge = if has_huge { 0 } else { self.without_huge + 1 };
         for Whole { start, .. } in small {
-            match self.look_at(calls, (start, start + BLOCK.0), false, &mut batch) {
-                Ok(Found::Pages(elsewhere)) => pages.extend(noted(elsewhere, &mut note)?),
-                Ok(Found::Whole(_)) => {}
+            match Self::ask_all(calls, self.goals(start, start + BLOCK.0), &mut batch) {
+                Ok(elsewhere) => pages.extend(noted(elsewhere, &mut note)?),
                 Err(errno) => self.give_up(errno),
             }
         }
         self.move_pages(calls, &pages, &mut batch);
+        self.moved += batch.moved;
         Ok(batch)
     }
 
@@ -216,6 +212,7 @@ impl Move {
             .and_then(|()| calls.query(&last, &mut followed));
         if let Err(errno) = asked {
             self.give_up(errno);
+            return Ok(Vec::new());
         }
         batch.asked += last.len() as u64;
         let mut small = Vec::new();
@@ -225,10 +222,9 @@ impl Move {
                 (has_moved, _) => u64::from(has_moved),
             };
             batch.moved += moved;
-            self.moved += moved;
             if moved == BLOCK_PAGES {
                 note(whole.first(BLOCK_PAGES))?;
-            } else if asked.is_ok() {
+            } else {
                 small.push(whole);
             }
         }
@@ -250,7 +246,6 @@ impl Move {
         match Self::move_all(calls, &pages, &nodes, batch) {
             Ok(moved) => {
                 batch.moved += moved;
-                self.moved += moved;
                 self.stayed += pages.len() as u64 - moved;
             }
             Err(errno) => self.give_up(errno),
@@ -312,7 +307,7 @@ impl Move {
         }
     }
 
-    /// Those of them that are resident elsewhere: with where they are, and where they go.
+    /// What there is to move of a block, or of the part of it that may be moved.
     fn look_at(
         &self,
         calls: &mut impl PageCalls,
@@ -322,13 +317,11 @@ impl Move {
     ) -> Result<Found, Errno> {
         let goals = self.goals(start, end);
         let Some((_, to)) = goals.first().copied() else { return Ok(Found::Pages(Vec::new())) };
-        let pages: Vec<u64> = goals.iter().map(|(page, _)| *page).collect();
-        let mut status = vec![0; pages.len()];
-        let step = pages.len().div_ceil(PROBES);
-        let probes: Vec<u64> = pages.iter().copied().step_by(step).collect();
+        let step = goals.len().div_ceil(PROBES);
+        let probes: Vec<u64> = goals.iter().map(|(page, _)| *page).step_by(step).collect();
+        let mut probed = vec![0; probes.len()];
         batch.asked += probes.len() as u64;
-        calls.query(&probes, &mut status)?;
-        let probed = &status[..probes.len()];
+        calls.query(&probes, &mut probed)?;
         if probed.iter().all(|node| *node < 0) {
             return Ok(Found::Pages(Vec::new()));
         }
@@ -342,13 +335,24 @@ impl Move {
         {
             return Ok(Found::Whole(Whole { start, from: NodeOsId(from), to }));
         }
+        Self::ask_all(calls, goals, batch).map(Found::Pages)
+    }
+
+    /// Those that are resident elsewhere: with where they are, and where they go.
+    fn ask_all(
+        calls: &mut impl PageCalls,
+        goals: Vec<Placed>,
+        batch: &mut Batch,
+    ) -> Result<Vec<Elsewhere>, Errno> {
+        let pages: Vec<u64> = goals.iter().map(|(page, _)| *page).collect();
+        let mut status = vec![0; pages.len()];
         batch.asked += pages.len() as u64;
         calls.query(&pages, &mut status)?;
         let resident = |((page, goal), node): (Placed, &i32)| {
             let node = NodeOsId(u32::try_from(*node).ok()?);
             (node != goal).then_some((page, node, goal))
         };
-        Ok(Found::Pages(goals.into_iter().zip(&status).filter_map(resident).collect()))
+        Ok(goals.into_iter().zip(&status).filter_map(resident).collect())
     }
 
     /// Moves pages to nodes; says how many are where they should be then.

@@ -18,6 +18,8 @@ struct Memory {
     huge: BTreeSet<u64>,
     locked: BTreeSet<u64>,
     fails: Option<Errno>,
+    /// The same of moving alone.
+    fails_to_move: Option<Errno>,
     calls: usize,
     /// Pages that were named to be moved.
     named: usize,
@@ -41,6 +43,7 @@ impl PageCalls for Memory {
 
     fn move_to(&mut self, pages: &[u64], nodes: &[i32], status: &mut [i32]) -> Result<(), Errno> {
         self.named += pages.len();
+        self.fails_to_move.map_or(Ok(()), Err)?;
         let mut taken = BTreeSet::new();
         for ((page, node), status) in pages.iter().zip(nodes).zip(status) {
             let page = page / PAGE;
@@ -149,10 +152,21 @@ fn a_huge_page_that_cannot_be_moved_stays_and_is_counted() {
 }
 
 #[test]
+fn a_huge_page_that_may_not_be_moved_is_not_taken_to_have_moved() {
+    let fails_to_move = Some(Errno::EPERM);
+    let mut memory = Memory { fails_to_move, ..Memory::default() };
+    memory.node_of.extend((0..BLOCK_PAGES).map(|page| (page, 1)));
+    memory.huge.insert(0);
+    // The number of the first node is what nobody has written yet, too.
+    let (outcome, _) = run(&mut memory, vec![range(0, 512)], Goal::Node(NodeOsId(0)));
+    assert_eq!((outcome.moved, outcome.refusal), (Bytes(0), Some(Refusal::NotPermitted)));
+}
+
+#[test]
 fn what_cannot_be_moved_is_counted_and_stays() {
     let mut memory = Memory::default();
     memory.node_of.extend((0..512).map(|page| (page, 0)));
-    memory.locked = (1..11).collect();
+    memory.locked = (0..10).collect();
     let (outcome, _) = run(&mut memory, vec![range(0, 512)], Goal::Node(NodeOsId(1)));
     assert_eq!((outcome.moved.0 / PAGE, outcome.stayed.0 / PAGE), (502, 10));
     assert_eq!(outcome.refusal, None);
