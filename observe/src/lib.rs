@@ -42,4 +42,4 @@ pub use load::CpuTimes;
 pub use process::{Pid, ProcessLimits};
 pub use receiving::Interface;
 pub use serving::{Listening, ServerProcess};
-pub use thread::{ThreadTimes, own_cpu_time};
+pub use thread::{ThreadTimes, own_cpu_time, own_process_cpu_time};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quartier_model::{CpuOsId, Nanos};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::tasks::stat::{Stat, times};
 use crate::{Host, Result};
@@ -40,7 +41,17 @@ impl Host {
 /// How long the calling thread was on a CPU.
 #[must_use]
 pub fn own_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time_of(ClockId::ThreadCPUTime)
+}
+
+/// How long all threads of the calling process were on a CPU.
+#[must_use]
+pub fn own_process_cpu_time() -> Duration {
+    time_of(ClockId::ProcessCPUTime)
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 

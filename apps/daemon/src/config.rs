@@ -65,6 +65,8 @@ pub struct Reporter {
 pub struct Scheduler {
     /// Pages are moved no faster than this.
     pub rate_mib_per_s: u64,
+    /// By so many threads, while fewer do not reach that.
+    pub threads_max: usize,
     /// Pages of a process are not moved if it has more of its own: to know whether somebody set a policy for some of
     /// them, the kernel walks them all, 5 ms a GiB, while the program can map no memory.
     pub resident_max_gib: u64,
@@ -142,7 +144,7 @@ impl Default for Reporter {
 
 impl Default for Scheduler {
     fn default() -> Self {
-        Self { rate_mib_per_s: 512, resident_max_gib: 4 }
+        Self { rate_mib_per_s: 512, threads_max: 4, resident_max_gib: 4 }
     }
 }
 
@@ -211,6 +213,10 @@ impl Config {
         }
         if self.scheduler.rate_mib_per_s == 0 {
             return Err("scheduler.rate_mib_per_s = 0: give at least 1".to_owned());
+        }
+        let threads_max = self.scheduler.threads_max;
+        if !(1..=16).contains(&threads_max) {
+            return Err(format!("scheduler.threads_max = {threads_max}: give 1 to 16"));
         }
         Ok(())
     }
@@ -308,6 +314,7 @@ mod tests {
             ("[reporter]\n\nrest_s=nan\n", "line 3, column 8: reporter.rest_s = NaN"),
             ("reporter.speedup_min = 0.5", "line 1, column 24: reporter.speedup_min = 0.5"),
             ("scheduler = { rate_mib_per_s = 0 }", "line 1, column 32: scheduler.rate"),
+            ("scheduler.threads_max = 0", "line 1, column 25: scheduler.threads_max = 0: give 1"),
             ("[web]\nlisten = \"0.0.0.0:7117\"\n", "line 2, column 10: not on loopback"),
             ("[web]\nlisten = \"localhost\"\n", "line 2, column 10: give an address"),
             ("[web\n", "line 1, column 5: "),

@@ -9,12 +9,14 @@ use anyhow::Context;
 use quartier_act::scheduler::{Group, Order, Scheduler, nothing_done};
 use quartier_decide::reporter::log::{LOG_FORMAT, Line};
 use quartier_decide::reporter::told::Told;
+use quartier_decide::reporter::view::CpuSpent;
 use quartier_decide::reporter::{Reporter, State};
 use quartier_model::{
     Counting, Machine, Nanos, Outcome, Pages, Plan, Refusal, Snapshot, Standing, Step, Task,
     ThreadSeen, Why, WorkingSets,
 };
 use quartier_observe::damon::stop_left_behind;
+use quartier_observe::own_process_cpu_time;
 use quartier_observe::tasks::{Monitor, movable_of};
 
 use crate::board::Board;
@@ -22,16 +24,11 @@ use crate::config::Config;
 use crate::descriptors;
 use crate::live::Live;
 use crate::log::Log;
+use crate::pace::{Pacer, SLICE};
 use crate::{say, supervisor, view};
 
 /// Events that are told; of older ones the decision log tells.
 const EVENTS_MAX: usize = 512;
-
-/// While pages move the program's turn comes this often.
-const SLICE: Duration = Duration::from_millis(20);
-/// Where a turn takes longer, and looks come in between, the next one is of as many pages as the rate allows since, up to
-/// those of this time: each has every CPU give up what it holds back.
-const SLICE_MAX: Duration = Duration::from_millis(125);
 
 /// A machine that is looked after.
 pub struct Daemon {
@@ -46,8 +43,7 @@ pub struct Daemon {
     /// As they were said last.
     counting: Counting,
     working_sets: WorkingSets,
-    /// When the last turn of the move that goes on began.
-    turn: Option<Nanos>,
+    pacer: Pacer,
     began: Instant,
 }
 
@@ -78,7 +74,7 @@ impl Daemon {
             board: Board::new(),
             counting: Counting::default(),
             working_sets: WorkingSets::default(),
-            turn: None,
+            pacer: Pacer::new(),
             began: Instant::now(),
         };
         daemon.log = log.map(|path| Log::begin(&path, &daemon.line_to_begin())).transpose()?;
@@ -136,15 +132,19 @@ impl Daemon {
     fn look_and_decide(&mut self) -> anyhow::Result<()> {
         let at = self.now();
         let live = Live { scheduler: self.scheduler.as_ref(), error: RefCell::new(None) };
+        let mut lap = Lap::begin();
         let snapshot = self.monitor.look(at, &live)?;
+        lap.ends(&mut self.told.counts.cpu.observe);
         if let Some(error) = live.error.take() {
             return Err(error.into());
         }
         if let Some(scheduler) = &self.scheduler {
             scheduler.borrow_mut().sweep(at)?;
         }
+        lap.ends(&mut self.told.counts.cpu.act);
         self.told.counts.looks += 1;
         let triggers = self.reporter.triggers(&snapshot);
+        lap.ends(&mut self.told.counts.cpu.decide);
         if self.board.is_wanted() {
             let applies = self.scheduler.is_some();
             let view = view::of(&self.reporter, &self.told, applies, &self.monitor, &snapshot);
@@ -154,14 +154,19 @@ impl Daemon {
             return Ok(());
         }
         // What is decided is decided from where tasks are now.
+        let mut lap = Lap::begin();
         let snapshot = self.monitor.look_closer(at, &live);
+        lap.ends(&mut self.told.counts.cpu.observe);
         let plan = self.reporter.plan(triggers, &snapshot);
+        lap.ends(&mut self.told.counts.cpu.decide);
         say_plan(&snapshot, &plan);
         self.told.plan(&snapshot, &plan);
         let decided = Line::Decided { snapshot, plan };
         self.write(&decided)?;
         let Line::Decided { snapshot, plan } = &decided else { return Ok(()) };
-        plan.steps.iter().try_for_each(|step| self.begin(at, snapshot, step))
+        let begun = plan.steps.iter().try_for_each(|step| self.begin(at, snapshot, step));
+        lap.ends(&mut self.told.counts.cpu.act);
+        begun
     }
 
     fn say_what_is_known(&mut self) {
@@ -214,11 +219,15 @@ impl Daemon {
             return Ok(false);
         }
         let at = self.now();
-        let since = self.turn.map_or(SLICE, |turn| Duration::from_nanos((at - turn).0));
-        let pages_max = self.config.pages_in(since.clamp(SLICE, SLICE_MAX));
-        let done = scheduler.borrow_mut().go_on(at, pages_max)?;
+        let pace = self.pacer.next(at, &self.config);
+        let mut lap = Lap::begin();
+        let done = scheduler.borrow_mut().go_on(at, pace);
+        lap.ends(&mut self.told.counts.cpu.act);
+        let done = done?;
         let is_moving = scheduler.borrow().is_moving();
-        self.turn = is_moving.then_some(at);
+        if !is_moving {
+            self.pacer = Pacer::new();
+        }
         self.hear(done)?;
         Ok(is_moving)
     }
@@ -250,6 +259,14 @@ impl Daemon {
 
     /// Takes everything back.
     pub fn stop(self) -> anyhow::Result<()> {
+        let CpuSpent { observe, decide, act } = self.told.counts.cpu;
+        let seconds = |spent: Nanos| Duration::from_nanos(spent.0).as_secs_f64();
+        say::sentence(&format!(
+            "used {:.1} s of CPU time to look, {:.1} s to decide, {:.1} s to act",
+            seconds(observe),
+            seconds(decide),
+            seconds(act)
+        ));
         let Some(scheduler) = self.scheduler else { return Ok(()) };
         let undone = scheduler.into_inner().undo(
             |process| movable_of(std::path::Path::new("/"), process.id),
@@ -268,6 +285,21 @@ impl Daemon {
         }
         undone.outcomes.iter().for_each(say_outcome);
         Ok(())
+    }
+}
+
+/// CPU time of this process, whose other threads do little, since it was looked at last.
+struct Lap(Duration);
+
+impl Lap {
+    fn begin() -> Self {
+        Self(own_process_cpu_time())
+    }
+
+    fn ends(&mut self, spent: &mut Nanos) {
+        let now = own_process_cpu_time();
+        spent.0 += u64::try_from((now - self.0).as_nanos()).unwrap_or(u64::MAX);
+        self.0 = now;
     }
 }
 

@@ -33,7 +33,7 @@ impl Kernel for Live<'_> {
         nodes: &mut Vec<Option<NodeOsId>>,
     ) -> Result<(), Denied> {
         let mut status = vec![0; addresses.len()];
-        ProcessPages(pid).query(addresses, &mut status).map_err(|_| Denied)?;
+        ProcessPages { pid, threads: 1 }.query(addresses, &mut status).map_err(|_| Denied)?;
         nodes.clear();
         nodes.extend(status.into_iter().map(|node| u32::try_from(node).ok().map(NodeOsId)));
         Ok(())

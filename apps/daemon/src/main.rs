@@ -7,6 +7,7 @@ mod daemon;
 mod descriptors;
 mod live;
 mod log;
+mod pace;
 mod privileges;
 mod say;
 mod supervisor;

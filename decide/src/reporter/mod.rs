@@ -129,6 +129,9 @@ pub struct State {
     /// When it was looked last, if in vain.
     #[serde(default)]
     vain: Option<Nanos>,
+    /// When pages were moved last.
+    #[serde(default)]
+    moved: Option<Nanos>,
 }
 
 impl State {
@@ -136,6 +139,11 @@ impl State {
     /// whether that helped.
     fn is_under_way(&self) -> bool {
         self.processes.values().any(Known::is_under_way)
+    }
+
+    /// Whether pages were moved in the window of a snapshot, if not now: whoever moves them takes CPUs from others.
+    fn was_under_way(&self, snapshot: &Snapshot) -> bool {
+        self.moved.is_some_and(|moved| snapshot.at - snapshot.window < moved)
     }
 }
 
@@ -214,6 +222,9 @@ impl Reporter {
 
     /// What came of a step of an earlier plan.
     pub fn outcome(&mut self, outcome: &Outcome) {
+        if outcome.moved > Bytes(0) {
+            self.state.moved = Some(outcome.at);
+        }
         if let Some(known) = self.state.processes.get_mut(&outcome.process) {
             known.outcome(outcome, &self.settings);
         }

@@ -26,6 +26,8 @@ pub struct Sight<'a> {
     pub pressure: Pressure,
     /// Whether pages still move that were to: memory is not yet where it will be.
     pub is_under_way: bool,
+    /// Nobody can be asked whether a move helped.
+    pub is_disturbed: bool,
 }
 
 /// What a process was given, by its index among all.
@@ -50,17 +52,18 @@ impl<'a> Sight<'a> {
         state: &State,
     ) -> Self {
         let is_under_way = state.is_under_way();
+        let is_disturbed = is_under_way || state.was_under_way(snapshot);
         let of = |seen: &'a ProcessSeen| Terms::new(machine, settings, snapshot, seen);
         let all: Vec<_> = snapshot.processes.iter().map(of).collect();
         let mut pressure = Pressure::none(machine, snapshot);
         all.iter().for_each(|process| pressure.add(process));
-        Self { machine, tree, power, settings, snapshot, all, pressure, is_under_way }
+        Self { machine, tree, power, settings, snapshot, all, pressure, is_under_way, is_disturbed }
     }
 
     pub fn plan(&self, triggers: Vec<Trigger>, state: &mut State) -> Plan {
         let at = self.snapshot.at;
         let mut plan = Plan { at, triggers, ..Plan::default() };
-        for process in self.all.iter().filter(|_| !self.is_under_way) {
+        for process in self.all.iter().filter(|_| !self.is_disturbed) {
             // If one does not run at the moment it will be judged when it does.
             if let Some(known) = state.processes.get_mut(&process.id())
                 && known.is_due(process.seen, at, self.settings)

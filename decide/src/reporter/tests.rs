@@ -314,7 +314,10 @@ fn nothing_is_judged_while_pages_of_others_still_move() {
     // One is done, the other one goes on.
     reporter.outcome(&outcomes[0]);
     assert_eq!(world.steps(&mut reporter, 60), []);
-    reporter.outcome(&outcomes[1]);
+    let now = world.at + Nanos(SECOND / 2);
+    let moved = Bytes::from_mib(1);
+    reporter.outcome(&Outcome { at: now, moved, ..outcomes[1].clone() });
+    assert_eq!(world.step(&mut reporter).steps, [], "what is seen is half of it from before");
     let kinds: Vec<_> = world.steps(&mut reporter, 60).iter().map(|step| step.kind).collect();
     assert_eq!(kinds, [Kind::TakeBack; 2]);
 }

@@ -114,7 +114,7 @@ pub fn of(sight: &Sight<'_>, state: &State) -> Vec<Trigger> {
         (Trigger::Contention, !is_calm && sight.pressure.excess_max() > EXCESS_MIN),
         (Trigger::Pinned, all.iter().any(is_pinned_elsewhere)),
         (Trigger::Passed, all.iter().any(has_passed)),
-        (Trigger::Due, !sight.is_under_way && all.iter().any(is_due)),
+        (Trigger::Due, !sight.is_disturbed && all.iter().any(is_due)),
     ];
     holds.into_iter().filter(|(_, holds)| *holds).map(|(trigger, _)| trigger).collect()
 }

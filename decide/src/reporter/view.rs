@@ -66,6 +66,20 @@ pub struct Counts {
     pub moved: Bytes,
     /// Memory that could not be moved.
     pub stayed: Bytes,
+    /// What all that took.
+    #[serde(default)]
+    pub cpu: CpuSpent,
+}
+
+/// CPU time of `quartierd`, by what it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSpent {
+    /// Looking at tasks and nodes.
+    pub observe: Nanos,
+    /// Finding triggers and making plans.
+    pub decide: Nanos,
+    /// Holding threads, moving pages, and the journal of that.
+    pub act: Nanos,
 }
 
 /// A node.

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from guest import children, cpu_of, cpu_seconds, moved, pages_on, read, run_on, start, stat
+from guest import children, cpu_of, cpu_seconds, keep_in_memory, moved, pages_on, read, run_on, start, stat
 
 CPUS_PER_NODE, NODES = map(int, sys.argv[1:3])
 POLICY = sys.argv[3]
@@ -101,6 +101,8 @@ def work():
 mix = []
 with open("/proc/sys/kernel/numa_balancing", "w") as file:
     file.write("1" if POLICY == "numa-balancing" else "0")
+if DAEMON:
+    keep_in_memory(DAEMON[0])
 workers = begin()
 filled = [sum(own_pages(pid)) for pid in workers[:HALF]]
 moved_before, since = moved(), time.time()

@@ -68,6 +68,20 @@ pub struct Undone {
     pub outcomes: Vec<Outcome>,
 }
 
+/// How much is moved at once, and by how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// About so many pages.
+    pub pages_max: u64,
+    /// At most.
+    pub threads_max: usize,
+}
+
+impl Pace {
+    /// All of it, in nobody else's way.
+    const WHOLE: Self = Self { pages_max: u64::MAX, threads_max: 1 };
+}
+
 /// What has come of a step so far.
 #[must_use]
 pub fn nothing_done(process: TaskId, at: Nanos) -> Outcome {
@@ -251,7 +265,9 @@ impl Scheduler {
             (None, _) => Pages::new(),
         };
         let goal = goal.unwrap_or(Goal::Blocks(Vec::new()));
-        self.moves.push_back((Move::new(step.process, goal, &pages), outcome));
+        let begun = (Move::new(step.process, goal, &pages), outcome);
+        // What has no pages to move is done, whoever's pages move meanwhile.
+        if begun.0.is_done() { self.moves.push_front(begun) } else { self.moves.push_back(begun) }
     }
 
     /// To where pages were before the latest step; or before the first, if that is all that is known.
@@ -261,13 +277,13 @@ impl Scheduler {
         Goal::Back(moved.into_iter().flat_map(|blocks| blocks.values()).cloned().collect())
     }
 
-    /// Moves about so many pages; gives the outcomes of steps that are done.
+    /// Moves some pages; gives the outcomes of steps that are done.
     ///
     /// # Errors
     /// When the journal cannot be written: then nothing more is moved.
-    pub fn go_on(&mut self, at: Nanos, pages_max: u64) -> Result<Vec<Outcome>, JournalError> {
+    pub fn go_on(&mut self, at: Nanos, pace: Pace) -> Result<Vec<Outcome>, JournalError> {
         let mut done = Vec::new();
-        let mut left = pages_max;
+        let mut left = pace.pages_max;
         while let Some((running, _)) = self.moves.front_mut() {
             let process = running.process();
             if !running.is_done() && left == 0 {
@@ -286,7 +302,8 @@ impl Scheduler {
                 }
                 Ok(())
             };
-            let batch = running.go_on(&mut ProcessPages(process.id), left, note)?;
+            let mut calls = ProcessPages { pid: process.id, threads: pace.threads_max };
+            let batch = running.go_on(&mut calls, left, note)?;
             left = left.saturating_sub(batch.moved + batch.asked / 20);
             if running.is_done()
                 && let Some((finished, begun)) = self.moves.pop_front()
@@ -338,7 +355,7 @@ impl Scheduler {
                 cost: Nanos(0),
             };
             self.begin_move(&step, pages(*process), nothing_done(*process, Nanos(0)));
-            undone.outcomes.extend(self.go_on(Nanos(0), u64::MAX)?);
+            undone.outcomes.extend(self.go_on(Nanos(0), Pace::WHOLE)?);
         }
         Ok(undone)
     }

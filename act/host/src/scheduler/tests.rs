@@ -9,6 +9,9 @@ use super::sleeper::Sleeper;
 use super::*;
 use crate::affinity_of;
 
+/// Of a turn.
+const PACE: Pace = Pace { pages_max: 100, threads_max: 4 };
+
 /// A process, and a Scheduler that may place it.
 struct Scene {
     whole: CpuList,
@@ -44,7 +47,7 @@ impl Scene {
     ) -> Outcome {
         let order = Order { step, tasks: &[self.task], whole: &self.whole, group: None, pages };
         scheduler.begin(Nanos(1), order).unwrap();
-        let mut done = scheduler.go_on(Nanos(2), 100).unwrap();
+        let mut done = scheduler.go_on(Nanos(2), PACE).unwrap();
         assert_eq!(done.len(), 1);
         done.remove(0)
     }
@@ -81,7 +84,7 @@ fn what_was_done_is_undone_also_by_whoever_comes_after() {
         let (tasks, pages) = (&[task], Ok(Vec::new()));
         let order = Order { step: &one, tasks, whole: &scene.whole, group: None, pages };
         killed.begin(Nanos(1), order).unwrap();
-        let outcome = killed.go_on(Nanos(2), 100).unwrap().remove(0);
+        let outcome = killed.go_on(Nanos(2), PACE).unwrap().remove(0);
         assert_eq!((outcome.threads_held, outcome.refusal), (1, None));
         assert_eq!(cpus(sleeper), "1".parse().unwrap());
     }
@@ -227,7 +230,7 @@ fn a_step_is_taken_back_and_not_those_before_it() {
         let order = Order { step: &step, tasks: &[], whole, group: None, pages };
         scheduler.begin(Nanos(1), order).unwrap();
         assert_eq!(scheduler.moves[0].0.goal(), &Goal::Back(goal));
-        scheduler.go_on(Nanos(2), 100).unwrap();
+        scheduler.go_on(Nanos(2), PACE).unwrap();
         assert_eq!(scheduler.journal.changes().moved.is_empty(), is_all);
     }
 }
@@ -265,4 +268,22 @@ fn pages_do_not_leave_threads_that_cannot_be_held() {
         assert_eq!(running.is_done(), stay, "{whole}");
         assert_eq!(outcome.refusal, stay.then_some(Refusal::Cpuset));
     }
+}
+
+#[test]
+fn pages_are_moved_by_as_many_threads_as_are_asked_for_and_none_is_left_out() {
+    let touched = vec![7_u8; 64 << 12];
+    let first = (touched.as_ptr() as u64).next_multiple_of(4096);
+    for (nr, threads) in [(63, 1), (63, 4), (63, 100), (15, 4), (1, 4), (0, 4)] {
+        let pages: Vec<u64> = (0..nr).map(|page| first + (page << 12)).collect();
+        let (nodes, mut status) = (vec![0; pages.len()], vec![-1; pages.len()]);
+        let mut calls = ProcessPages { pid: std::process::id(), threads };
+        calls.move_to(&pages, &nodes, &mut status).unwrap();
+        assert!(status.iter().all(|node| *node == 0), "{nr} by {threads}: {status:?}");
+    }
+    assert!(touched.iter().all(|byte| *byte == 7));
+    // Beyond what the kernel gives as an id.
+    let mut calls = ProcessPages { pid: (1 << 22) + 1, threads: 4 };
+    let error = calls.move_to(&[first; 64], &[0; 64], &mut [0; 64]).unwrap_err();
+    assert_eq!(error, quartier_kernel::Errno::ESRCH);
 }

@@ -53,13 +53,19 @@ pub fn text(view: &View) -> String {
         "1 if threads and pages are moved, 0 if that is only said.",
     );
     let _ = writeln!(text.0, "quartierd_applies {}", u8::from(view.applies));
-    let Counts { looks, plans, steps, threads_held, moved, stayed } = view.counts;
+    let Counts { looks, plans, steps, threads_held, moved, stayed, cpu } = view.counts;
     text.counter("quartierd_looks", "", "Looks at all tasks.", looks);
     text.counter("quartierd_plans", "", "Plans that were made.", plans);
     text.counter("quartierd_steps", "", "Steps of plans: processes to be moved.", steps);
     text.counter("quartierd_threads_held", "", "Threads that were put on a node.", threads_held);
     text.counter("quartierd_moved_bytes", "bytes", "Memory that was moved.", moved.0);
     text.counter("quartierd_stayed_bytes", "bytes", "Memory that could not be moved.", stayed.0);
+    let name = "quartierd_cpu_seconds";
+    let help = "CPU time that was taken, by what for.";
+    text.family(name, "counter", "seconds", help);
+    for (part, spent) in [("observe", cpu.observe), ("decide", cpu.decide), ("act", cpu.act)] {
+        let _ = writeln!(text.0, "{name}_total{{part=\"{part}\"}} {}", spent.0 as f64 / 1e9);
+    }
     nodes(&mut text, view);
     kernel(&mut text, view);
     processes(&mut text, view);

@@ -2,6 +2,10 @@
 //! kernel has every CPU give up what it holds back, and waits for that (`lru_cache_disable`). A huge page moves by its first
 //! base page alone: each other one that is named costs a walk of the page table, and has the kernel end its own batch.
 
+use std::io;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
+
 use quartier_kernel::{Errno, sys};
 use quartier_model::{BLOCK, Bytes, Nanos, NodeOsId, Outcome, Refusal, TaskId};
 
@@ -30,17 +34,49 @@ pub trait PageCalls {
     fn move_to(&mut self, pages: &[u64], nodes: &[i32], status: &mut [i32]) -> Result<(), Errno>;
 }
 
-/// Those of a process by its id.
+/// Those of a process.
 #[derive(Clone, Copy, Debug)]
-pub struct ProcessPages(pub u32);
+pub struct ProcessPages {
+    /// Its id.
+    pub pid: u32,
+    /// So many threads move them at most.
+    pub threads: usize,
+}
+
+impl ProcessPages {
+    /// A thread is not started for fewer.
+    const PER_THREAD_MIN: usize = 8;
+}
 
 impl PageCalls for ProcessPages {
     fn query(&mut self, pages: &[u64], status: &mut [i32]) -> Result<(), Errno> {
-        sys::query_nodes_of(self.0 as i32, pages, status).map(|_| ())
+        sys::query_nodes_of(self.pid as i32, pages, status).map(|_| ())
     }
 
     fn move_to(&mut self, pages: &[u64], nodes: &[i32], status: &mut [i32]) -> Result<(), Errno> {
-        sys::move_pages_of(self.0 as i32, pages, nodes, status).map(|_| ())
+        let pid = self.pid as i32;
+        let whole = |pages: &[u64], nodes: &[i32], status: &mut [i32]| {
+            sys::move_pages_of(pid, pages, nodes, status).map(|_| ())
+        };
+        let threads = self.threads.min(pages.len() / Self::PER_THREAD_MIN);
+        if threads < 2 {
+            return whole(pages, nodes, status);
+        }
+        let each = pages.len().div_ceil(threads);
+        let parts = pages.chunks(each).zip(nodes.chunks(each)).zip(status.chunks_mut(each));
+        let moved = thread::scope(|scope| {
+            let spawn = |((pages, nodes), status)| {
+                thread::Builder::new().spawn_scoped(scope, move || whole(pages, nodes, status))
+            };
+            let movers: Vec<_> = parts.map(spawn).collect();
+            let result = |mover: io::Result<ScopedJoinHandle<'_, _>>| {
+                Some(mover.ok()?.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            };
+            let results: Vec<Option<Result<(), Errno>>> = movers.into_iter().map(result).collect();
+            results.into_iter().collect::<Option<Result<(), Errno>>>()
+        });
+        // Where no more threads may be started this one does all of it; what has moved already costs it little.
+        moved.unwrap_or_else(|| whole(pages, nodes, status))
     }
 }
 
