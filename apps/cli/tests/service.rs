@@ -58,6 +58,7 @@ const CHECK: &str = r#"
     daemon=$(of MainPID)
     echo "state $(of ActiveState)"
     echo "uid $(grep ^Uid /proc/$daemon/status | cut -f 2)"
+    echo "nice $(cut -d ' ' -f 19 /proc/$daemon/stat)"
     for set in CapEff CapBnd CapAmb; do echo "caps $(grep ^$set /proc/$daemon/status | cut -f 2)"; done
     settle 20; sleep 2
     show moved
@@ -106,6 +107,7 @@ fn check(kernel: &str) {
     let percent = |line: &str| far(line)["local_percent"].as_u64().unwrap();
     assert_eq!(lines("state"), ["active"]);
     assert_ne!(lines("uid"), ["0"], "a user of its own");
+    assert_eq!(lines("nice"), ["-10"]);
     let capabilities: Vec<_> =
         lines("caps").into_iter().map(|set| u64::from_str_radix(set, 16).unwrap()).collect();
     assert_eq!(capabilities, [CAPABILITIES; 3]);
