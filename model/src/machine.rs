@@ -190,6 +190,13 @@ impl Machine {
         &self.parts.origin
     }
 
+    /// The same as it was saved under a name: of a machine that ran once nothing can be changed any more.
+    #[must_use]
+    pub fn saved_as(mut self, name: &str) -> Self {
+        self.parts.origin = Origin::Gathered { name: name.to_owned() };
+        self
+    }
+
     /// Nodes by logical id.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {

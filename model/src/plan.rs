@@ -281,6 +281,10 @@ pub enum Refusal {
     Cpuset,
     /// The kernel is too old, or was built without it.
     Unsupported,
+    /// The administrator has changed meanwhile which tasks may be placed.
+    OtherRules,
+    /// Somebody set the memory policy of a thread of it, and its pages may be that thread's.
+    PolicySet,
     /// Whether somebody set a policy for parts of its memory is unknown: it is too large to ask, or we may not.
     PolicyUnknown,
 }

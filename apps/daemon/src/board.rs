@@ -26,22 +26,34 @@ pub struct Sheet {
 pub struct Board {
     sheet: watch::Sender<Option<Arc<Sheet>>>,
     asked: watch::Sender<Option<Instant>>,
+    period: watch::Sender<Duration>,
 }
 
 impl Board {
     pub fn new() -> Self {
-        Self { sheet: watch::Sender::new(None), asked: watch::Sender::new(None) }
+        let period = watch::Sender::new(Duration::ZERO);
+        Self { sheet: watch::Sender::new(None), asked: watch::Sender::new(None), period }
     }
 
     /// Whether somebody looks.
     pub fn is_wanted(&self) -> bool {
-        self.asked.borrow().is_some_and(|asked| asked.elapsed() < WANTED_FOR)
+        self.asked.borrow().is_some_and(|asked| asked.elapsed() < WANTED_FOR + self.period())
     }
 
     /// Puts up what there is now.
     pub fn put(&self, view: View, snapshot: Snapshot, watched: BTreeSet<TaskId>) {
         let sheet = Sheet { view, snapshot, watched, made: Instant::now() };
         self.sheet.send_replace(Some(Arc::new(sheet)));
+    }
+
+    /// How long somebody may have to wait for it, beside the time that a look takes.
+    pub fn set_period(&self, period: Duration) {
+        self.period.send_replace(period);
+    }
+
+    /// The same.
+    pub fn period(&self) -> Duration {
+        *self.period.borrow()
     }
 
     /// What there is, not older than this; waits for it.

@@ -126,6 +126,7 @@ impl Default for Reporter {
             trial,
             remember,
             llc_miss,
+            resident_max: _,
         } = Settings::default();
         let seconds = |time: Nanos| time.0 as f64 / 1e9;
         Self {
@@ -144,7 +145,8 @@ impl Default for Reporter {
 
 impl Default for Scheduler {
     fn default() -> Self {
-        Self { rate_mib_per_s: 512, threads_max: 4, resident_max_gib: 4 }
+        let resident_max_gib = Settings::default().resident_max.0 >> 30;
+        Self { rate_mib_per_s: 512, threads_max: 4, resident_max_gib }
     }
 }
 
@@ -242,6 +244,7 @@ impl Config {
             trial: nanos(self.reporter.trial_s),
             remember: nanos(self.reporter.remember_s),
             llc_miss: Nanos(self.reporter.llc_miss_ns),
+            resident_max: self.resident_max(),
         }
     }
 

@@ -77,6 +77,7 @@ impl Daemon {
             pacer: Pacer::new(),
             began: Instant::now(),
         };
+        daemon.board.set_period(daemon.config.period());
         daemon.log = log.map(|path| Log::begin(&path, &daemon.line_to_begin())).transpose()?;
         Ok(daemon)
     }
@@ -106,16 +107,25 @@ impl Daemon {
         self.monitor.set_rules(config.tasks.clone());
         configure(&mut self.monitor, &config)?;
         self.reporter.set(config.settings());
+        // Whoever may not be held any more is let go; of all others it is decided anew.
+        if config.tasks != self.config.tasks
+            && let Some(scheduler) = &self.scheduler
+        {
+            let left = scheduler.borrow_mut().let_go()?;
+            if left > 0 {
+                say::sentence(&format!("{left} threads or control groups could not be let go"));
+            }
+        }
         self.config = config;
-        self.begin_log_anew()
+        self.board.set_period(self.config.period());
+        self.begin_log_anew();
+        Ok(())
     }
 
-    fn begin_log_anew(&mut self) -> anyhow::Result<()> {
+    fn begin_log_anew(&mut self) {
         let begin = self.line_to_begin();
-        if let Some(log) = &mut self.log {
-            *log = Log::begin(log.path(), &begin)?;
-        }
-        Ok(())
+        let begun = self.log.take().map(|log| Log::begin(log.path(), &begin));
+        self.log = begun.and_then(go_on_without);
     }
 
     fn now(&self) -> Nanos {
@@ -162,7 +172,7 @@ impl Daemon {
         say_plan(&snapshot, &plan);
         self.told.plan(&snapshot, &plan);
         let decided = Line::Decided { snapshot, plan };
-        self.write(&decided)?;
+        self.write(&decided);
         let Line::Decided { snapshot, plan } = &decided else { return Ok(()) };
         let begun = plan.steps.iter().try_for_each(|step| self.begin(at, snapshot, step));
         lap.ends(&mut self.told.counts.cpu.act);
@@ -181,22 +191,22 @@ impl Daemon {
     }
 
     fn begin(&mut self, at: Nanos, snapshot: &Snapshot, step: &Step) -> anyhow::Result<()> {
-        let Some(scheduler) = &self.scheduler else {
-            let refusal = Some(Refusal::DryRun);
-            let outcome = Outcome { refusal, ..nothing_done(step.process, at) };
-            return self.hear(vec![outcome]);
-        };
+        let refused =
+            |refusal| Outcome { refusal: Some(refusal), ..nothing_done(step.process, at) };
+        if self.scheduler.is_none() {
+            self.hear(vec![refused(Refusal::DryRun)]);
+            return Ok(());
+        }
         let tasks = self.monitor.tasks_of(step.process);
-        let seen = snapshot.processes.iter().find(|seen| seen.id == step.process);
-        let is_left = |task: &Task| {
-            seen.is_some_and(|seen| {
-                let is_task = |thread: &&ThreadSeen| thread.id == task.thread;
-                let mut threads = seen.threads.iter().filter(is_task);
-                threads.any(|thread| seen.standing_of(thread) != Standing::Free)
-            })
-        };
+        let standings = self.standings(snapshot, step, &tasks);
+        if step.pages != Pages::Stay && standings.contains(&Standing::MemoryPolicySet) {
+            self.hear(vec![refused(Refusal::PolicySet)]);
+            return Ok(());
+        }
         let known = tasks.len();
-        let tasks: Vec<_> = tasks.into_iter().filter(|task| !is_left(task)).collect();
+        let is_free = |(_, standing): &(Task, Standing)| *standing == Standing::Free;
+        let tasks: Vec<_> =
+            tasks.into_iter().zip(standings).filter(is_free).map(|(task, _)| task).collect();
         let whole = self.monitor.whole_of(step.process).clone();
         let pages = match &step.pages {
             Pages::Stay => Ok(Vec::new()),
@@ -208,8 +218,23 @@ impl Daemon {
             may_hold_all: tasks.len() == known,
         });
         let order = Order { step, tasks: &tasks, whole: &whole, group, pages };
-        scheduler.borrow_mut().begin(at, order)?;
+        let begin = |scheduler: &RefCell<Scheduler>| scheduler.borrow_mut().begin(at, order);
+        self.scheduler.as_ref().map_or(Ok(()), begin)?;
         Ok(())
+    }
+
+    /// Whether somebody placed threads of a process, also those that sleep; nobody is asked where they only get back what they had.
+    fn standings(&mut self, snapshot: &Snapshot, step: &Step, tasks: &[Task]) -> Vec<Standing> {
+        let seen = snapshot.processes.iter().find(|seen| seen.id == step.process);
+        let of = |task: &Task| {
+            let is_task = |thread: &&ThreadSeen| thread.id == task.thread;
+            match seen.and_then(|seen| Some(seen.standing_of(seen.threads.iter().find(is_task)?))) {
+                Some(standing) => standing,
+                None if step.kind.is_release() => Standing::Free,
+                None => self.monitor.standing_of_sleeping(task),
+            }
+        };
+        tasks.iter().map(of).collect()
     }
 
     /// Moves pages for a while; says whether there are more.
@@ -222,13 +247,14 @@ impl Daemon {
         let pace = self.pacer.next(at, &self.config);
         let mut lap = Lap::begin();
         let done = scheduler.borrow_mut().go_on(at, pace);
+        self.pacer.ended(Nanos(self.began.elapsed().as_nanos().try_into().unwrap_or(u64::MAX)));
         lap.ends(&mut self.told.counts.cpu.act);
         let done = done?;
         let is_moving = scheduler.borrow().is_moving();
         if !is_moving {
             self.pacer = Pacer::new();
         }
-        self.hear(done)?;
+        self.hear(done);
         Ok(is_moving)
     }
 
@@ -237,24 +263,23 @@ impl Daemon {
         if is_moving { SLICE.min(until_look) } else { until_look }
     }
 
-    fn hear(&mut self, outcomes: Vec<Outcome>) -> anyhow::Result<()> {
+    fn hear(&mut self, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
             self.reporter.outcome(&outcome);
             say_outcome(&outcome);
             self.told.outcome(&outcome);
-            self.write(&Line::Outcome(outcome))?;
+            self.write(&Line::Outcome(outcome));
         }
-        Ok(())
     }
 
-    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
-        if let Some(log) = &mut self.log {
-            log.write(line)?;
-            if log.is_full(line) {
-                self.begin_log_anew()?;
-            }
+    /// That nothing can be logged any more is no reason not to look after the machine.
+    fn write(&mut self, line: &Line) {
+        let Some(mut log) = self.log.take() else { return };
+        let written = log.write(line);
+        self.log = go_on_without(written.map(|()| log));
+        if self.log.as_ref().is_some_and(|log| log.is_full(line)) {
+            self.begin_log_anew();
         }
-        Ok(())
     }
 
     /// Takes everything back.
@@ -288,6 +313,11 @@ impl Daemon {
     }
 }
 
+fn go_on_without(log: anyhow::Result<Log>) -> Option<Log> {
+    let complain = |error| say::sentence(&format!("{error:#}; decisions are not logged any more"));
+    log.map_err(complain).ok()
+}
+
 /// CPU time of this process, whose other threads do little, since it was looked at last.
 struct Lap(Duration);
 
@@ -298,7 +328,7 @@ impl Lap {
 
     fn ends(&mut self, spent: &mut Nanos) {
         let now = own_process_cpu_time();
-        spent.0 += u64::try_from((now - self.0).as_nanos()).unwrap_or(u64::MAX);
+        spent.0 += u64::try_from(now.saturating_sub(self.0).as_nanos()).unwrap_or(u64::MAX);
         self.0 = now;
     }
 }

@@ -166,7 +166,11 @@ impl Judgement {
             Home::One(node) => process.bytes_off(*node),
             Home::Each { blocks, .. } => users::bytes_of(process, blocks),
         };
-        let bytes = bytes - known.stays_at(sight.snapshot.at);
+        let bytes = if process.resident > sight.settings().resident_max {
+            Bytes(0)
+        } else {
+            bytes - known.stays_at(sight.snapshot.at)
+        };
         let moves = bytes.0 as f64 > process.resident.0 as f64 * PAGES_ELSEWHERE_MIN;
         let pays = |judgement: &Self| judgement.verdict(sight, process).is_ok();
         let without = Self::moving(sight, process, given, then, None);
@@ -256,7 +260,7 @@ impl Judgement {
         if self.speedup < settings.speedup_min || self.step.gain < settings.gain_min {
             return Err(Why::GainsLittle { speedup: self.speedup });
         }
-        if self.step.pages != Pages::Stay && sight.is_under_way {
+        if self.step.pages != Pages::Stay && sight.is_disturbed {
             return Err(Why::OthersMove);
         }
         let after = Nanos((self.step.cost.0 as f64 / self.step.gain) as u64);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Reporter, Settings, State};
 
 /// The version of the lines; raised when an older reader would go wrong.
-pub const LOG_FORMAT: u32 = 4;
+pub const LOG_FORMAT: u32 = 5;
 
 /// A line of a decision log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,6 +65,7 @@ impl Replay {
     pub fn line(&mut self, line: Line) -> Replayed {
         match (line, &mut self.reporter) {
             (Line::Begin { format: LOG_FORMAT, machine, settings, state, .. }, _) => {
+                let machine = machine.saved_as("decision log");
                 self.reporter = Some(Reporter::new(machine, settings, state));
                 Replayed::Other
             }

@@ -36,9 +36,9 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use quartier_model::{Bytes, Machine, Nanos, Outcome, Plan, Snapshot, TaskId, Trigger};
+use quartier_model::{Bytes, Machine, Nanos, Outcome, Pages, Plan, Snapshot, TaskId, Trigger};
 use serde::{Deserialize, Serialize};
 
 use crate::dqdt::Tree;
@@ -71,6 +71,8 @@ pub struct Settings {
     pub remember: Nanos,
     /// What a fetch costs that misses the last-level cache, from local memory.
     pub llc_miss: Nanos,
+    /// Pages of a process with more of its own stay.
+    pub resident_max: Bytes,
 }
 
 impl Default for Settings {
@@ -86,6 +88,7 @@ impl Default for Settings {
             trial: Nanos(5 * SECOND),
             remember: Nanos(600 * SECOND),
             llc_miss: Nanos(100),
+            resident_max: Bytes(4 << 30),
         }
     }
 }
@@ -129,8 +132,9 @@ pub struct State {
     /// When it was looked last, if in vain.
     #[serde(default)]
     vain: Option<Nanos>,
+    /// Whose pages are moved, as far as it was told.
+    moving: BTreeSet<TaskId>,
     /// When pages were moved last.
-    #[serde(default)]
     moved: Option<Nanos>,
 }
 
@@ -138,7 +142,7 @@ impl State {
     /// Whether pages are still moved of what was decided: the machine is not yet as it is to be, so nobody can be asked
     /// whether that helped.
     fn is_under_way(&self) -> bool {
-        self.processes.values().any(Known::is_under_way)
+        self.processes.values().any(Known::is_under_way) || !self.moving.is_empty()
     }
 
     /// Whether pages were moved in the window of a snapshot, if not now: whoever moves them takes CPUs from others.
@@ -214,6 +218,8 @@ impl Reporter {
         state.remember_those_of(snapshot, settings);
         let sight = Sight::new(machine, tree, power, settings, snapshot, state);
         let plan = sight.plan(triggers, state);
+        let moving = plan.steps.iter().filter(|step| step.pages != Pages::Stay);
+        state.moving.extend(moving.map(|step| step.process));
         let is_vain = plan.steps.is_empty();
         state.calm.looked(snapshot.at, is_vain);
         state.vain = is_vain.then_some(snapshot.at);
@@ -222,7 +228,7 @@ impl Reporter {
 
     /// What came of a step of an earlier plan.
     pub fn outcome(&mut self, outcome: &Outcome) {
-        if outcome.moved > Bytes(0) {
+        if self.state.moving.remove(&outcome.process) || outcome.moved > Bytes(0) {
             self.state.moved = Some(outcome.at);
         }
         if let Some(known) = self.state.processes.get_mut(&outcome.process) {

@@ -24,9 +24,8 @@ pub struct Sight<'a> {
     pub all: Vec<Terms<'a>>,
     /// As it is now.
     pub pressure: Pressure,
-    /// Whether pages still move that were to: memory is not yet where it will be.
-    pub is_under_way: bool,
-    /// Nobody can be asked whether a move helped.
+    /// Whether pages move that were to, or did in the window: memory is not yet where it will be, and moving it takes CPUs from
+    /// others.
     pub is_disturbed: bool,
 }
 
@@ -51,13 +50,12 @@ impl<'a> Sight<'a> {
         snapshot: &'a Snapshot,
         state: &State,
     ) -> Self {
-        let is_under_way = state.is_under_way();
-        let is_disturbed = is_under_way || state.was_under_way(snapshot);
+        let is_disturbed = state.is_under_way() || state.was_under_way(snapshot);
         let of = |seen: &'a ProcessSeen| Terms::new(machine, settings, snapshot, seen);
         let all: Vec<_> = snapshot.processes.iter().map(of).collect();
         let mut pressure = Pressure::none(machine, snapshot);
         all.iter().for_each(|process| pressure.add(process));
-        Self { machine, tree, power, settings, snapshot, all, pressure, is_under_way, is_disturbed }
+        Self { machine, tree, power, settings, snapshot, all, pressure, is_disturbed }
     }
 
     pub fn plan(&self, triggers: Vec<Trigger>, state: &mut State) -> Plan {

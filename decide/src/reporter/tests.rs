@@ -198,10 +198,21 @@ fn a_move_has_to_pay_within_the_life_that_can_be_expected() {
         }
     }
     // Hardly running, with much memory: never.
-    let mut world = World::new(4, 2, vec![busy(0), busy(1), process(&[(0, 6000)], &[4])]);
+    let mut world = World::new(4, 2, vec![busy(0), busy(1), process(&[(0, 4000)], &[4])]);
     world.processes[2].threads[0].ran_percent = 15;
     let (plan, _) = first_plan(&mut world);
     assert!(matches!(why(&plan, 2), Why::PaysTooLate { .. }), "{plan:?}");
+}
+
+#[test]
+fn pages_of_a_process_with_too_many_are_not_asked_to_move() {
+    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
+    for (mib, is_moved) in [(4096, true), (4097, false)] {
+        let mut world = World::new(4, 2, vec![busy(0), busy(1), process(&[(0, mib)], &[4])]);
+        let (plan, _) = first_plan(&mut world);
+        let moved = plan.steps.iter().any(|step| step.pages != Pages::Stay);
+        assert_eq!(moved, is_moved, "{plan:?}");
+    }
 }
 
 #[test]

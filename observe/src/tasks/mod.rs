@@ -24,8 +24,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use quartier_model::{
-    Bytes, Counting, CpuList, Machine, Nanos, NodeId, NodeOsId, Refusal, Snapshot, Task, TaskId,
-    Unseen,
+    Bytes, Counting, CpuList, Machine, Nanos, NodeId, NodeOsId, Refusal, Snapshot, Standing, Task,
+    TaskId, Unseen,
 };
 
 use crate::events::{Events, LiveEvents, NoEvents};
@@ -37,6 +37,7 @@ use files::Files;
 use pages::Random;
 use process::{KernelThread, Look, Process};
 pub use rules::{Pin, Rules, Who};
+use stat::{Class, Stat};
 use thread::PERIODS;
 pub use whose::{Whose, whose};
 use working_sets::Watching;
@@ -214,6 +215,17 @@ impl Monitor {
     #[must_use]
     pub fn tasks_of(&self, process: TaskId) -> Vec<Task> {
         self.find(process).map(Process::tasks).unwrap_or_default()
+    }
+
+    /// Whether somebody gave a thread a class or a memory policy. Of those that run a snapshot says it.
+    pub fn standing_of_sleeping(&mut self, task: &Task) -> Standing {
+        let folder = format!("proc/{}/task/{}", task.process.id, task.thread.id);
+        let stat = self.files.read(&format!("{folder}/stat")).ok().flatten();
+        match stat.and_then(Stat::parse).map(|stat| stat.class) {
+            Some(Class::Fair) => standing::policy_standing(&self.files, &folder),
+            Some(Class::RealTime) => Standing::RealTime,
+            None => Standing::Unknown,
+        }
     }
 
     /// The CPUs that the cpuset of a process leaves to it.

@@ -63,6 +63,10 @@ pub enum JournalError {
     Boot { cause: io::Error },
     #[error("another quartierd writes the journal {path}: stop it first")]
     InUse { path: PathBuf },
+    #[error(
+        "nothing can be done to a machine that was saved or made up: run it on the machine itself"
+    )]
+    NotLive,
 }
 
 /// What has been changed and not been taken back.

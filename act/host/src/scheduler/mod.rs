@@ -25,8 +25,8 @@ use std::time::Duration;
 
 use cpuset::Groups;
 use quartier_model::{
-    ByCpuset, Bytes, CpuList, Kind, Machine, Nanos, NoCpuset, NodeId, Outcome, Pages as PagesTo,
-    Refusal, Step, Task, TaskId,
+    ByCpuset, Bytes, CpuList, Kind, Machine, Nanos, NoCpuset, NodeId, Origin, Outcome,
+    Pages as PagesTo, Refusal, Step, Task, TaskId,
 };
 use quartier_session::CpuBits;
 
@@ -78,8 +78,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// All of it, in nobody else's way.
-    const WHOLE: Self = Self { pages_max: u64::MAX, threads_max: 1 };
+    /// Of taking back: 64 MiB a call, so that no process is gone through at one go.
+    const BACK: Self = Self { pages_max: 16_384, threads_max: 1 };
 }
 
 /// What has come of a step so far.
@@ -120,14 +120,15 @@ impl Scheduler {
     /// One that goes on where an earlier one of this machine has ended that wrote this journal.
     ///
     /// # Errors
-    /// When there can be no journal.
+    /// When this is not the machine that runs, or there can be no journal.
     pub fn open(machine: Machine, journal: &Path) -> Result<Self, JournalError> {
-        Ok(Self::new(machine, Journal::open(journal)?))
+        match machine.origin() {
+            Origin::Live { .. } => Ok(Self::new(machine, Journal::open(journal)?)),
+            Origin::Gathered { .. } | Origin::Synthetic { .. } => Err(JournalError::NotLive),
+        }
     }
 
-    /// One that goes on where an earlier one has ended.
-    #[must_use]
-    pub fn new(machine: Machine, journal: Journal) -> Self {
+    fn new(machine: Machine, journal: Journal) -> Self {
         Self {
             machine,
             journal,
@@ -286,7 +287,8 @@ impl Scheduler {
         let mut left = pace.pages_max;
         while let Some((running, _)) = self.moves.front_mut() {
             let process = running.process();
-            if !running.is_done() && left == 0 {
+            // What is done is told before more is moved, which may take a while.
+            if !running.is_done() && (left == 0 || !done.is_empty()) {
                 break;
             }
             if !task::is_there(process) {
@@ -317,6 +319,16 @@ impl Scheduler {
             }
         }
         Ok(done)
+    }
+
+    /// Lets all threads and control groups go, and ends what moves; pages stay. Gives how many are not let go, since somebody else
+    /// has placed them meanwhile, or it is not permitted.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn let_go(&mut self) -> Result<usize, JournalError> {
+        self.moves.iter_mut().for_each(|(running, _)| running.stop(Refusal::OtherRules));
+        Ok(self.widen(None)?.len() + self.release_for_good()?.len())
     }
 
     /// Whether pages are still to be moved.
@@ -355,7 +367,9 @@ impl Scheduler {
                 cost: Nanos(0),
             };
             self.begin_move(&step, pages(*process), nothing_done(*process, Nanos(0)));
-            undone.outcomes.extend(self.go_on(Nanos(0), Pace::WHOLE)?);
+            while self.is_moving() {
+                undone.outcomes.extend(self.go_on(Nanos(0), Pace::BACK)?);
+            }
         }
         Ok(undone)
     }

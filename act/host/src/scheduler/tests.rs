@@ -271,6 +271,17 @@ fn pages_do_not_leave_threads_that_cannot_be_held() {
 }
 
 #[test]
+fn nothing_is_done_to_a_machine_that_does_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine: Machine = SyntheticSpec::uniform(2, 2).machine().unwrap();
+    let journal = folder.path().join("journal");
+    for machine in [machine.clone(), machine.saved_as("decision log")] {
+        let error = Scheduler::open(machine, &journal).unwrap_err();
+        assert!(matches!(error, JournalError::NotLive) && !journal.exists(), "{error}");
+    }
+}
+
+#[test]
 fn pages_are_moved_by_as_many_threads_as_are_asked_for_and_none_is_left_out() {
     let touched = vec![7_u8; 64 << 12];
     let first = (touched.as_ptr() as u64).next_multiple_of(4096);

@@ -174,6 +174,10 @@ fn refused(refusal: Refusal) -> &'static str {
         Refusal::NoRoom => "the node has no room left",
         Refusal::Cpuset => "its cpuset forbids it",
         Refusal::Unsupported => "the kernel cannot",
+        Refusal::OtherRules => "its rules were changed meanwhile (quartierd.toml)",
+        Refusal::PolicySet => {
+            "somebody set the memory policy of a thread of it, whose pages they may be"
+        }
         Refusal::PolicyUnknown => {
             "whether somebody set a policy for parts of its memory is unknown"
         }

@@ -26,7 +26,7 @@ const FRESH: Duration = Duration::from_millis(100);
 
 const PAGE: &str = include_str!("page.html");
 const NO_SUCH: &str = "there is: / /view.json /processes/PID /metrics /healthz\n";
-const ILL: &str = "quartierd has not looked at the tasks of this machine for 5 s\n";
+const ILL: &str = "quartierd has not looked at the tasks of this machine for 5 s and its period\n";
 
 /// Listens, but serves nobody yet.
 pub fn listen(at: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -106,7 +106,8 @@ async fn page() -> Response {
 
 /// The latest, or that there is none.
 async fn latest(board: &Board) -> Result<std::sync::Arc<Sheet>, Response> {
-    let sheet = tokio::time::timeout(ILL_AFTER, board.get(FRESH)).await.ok().flatten();
+    let long = ILL_AFTER + board.period();
+    let sheet = tokio::time::timeout(long, board.get(FRESH)).await.ok().flatten();
     sheet.ok_or_else(|| (StatusCode::SERVICE_UNAVAILABLE, ILL).into_response())
 }
 

@@ -18,6 +18,8 @@ const PAGE: u64 = 4096;
 const _: () = assert!(BLOCK_PAGES * PAGE == BLOCK.0);
 /// In a block of which none of so many pages is resident, spread evenly, others are not looked for.
 const PROBES: usize = 16;
+/// The status of a page of which the kernel said nothing: a call may end before it, also one that does not fail (Linux 4.17).
+const UNWRITTEN: i32 = -1;
 
 /// The two calls on another process's pages.
 pub trait PageCalls {
@@ -242,15 +244,13 @@ impl Move {
         let first: Vec<u64> = wholes.iter().map(|whole| whole.start).collect();
         let last: Vec<u64> = first.iter().map(|start| start + BLOCK.0 - PAGE).collect();
         let nodes: Vec<i32> = wholes.iter().map(|whole| whole.to.0 as i32).collect();
-        let (mut status, mut followed) = (vec![0; first.len()], vec![0; first.len()]);
-        let asked = calls
-            .move_to(&first, &nodes, &mut status)
-            .and_then(|()| calls.query(&last, &mut followed));
-        if let Err(errno) = asked {
-            self.give_up(errno);
-            return Ok(Vec::new());
-        }
-        batch.asked += last.len() as u64;
+        let (mut status, mut followed) =
+            (vec![UNWRITTEN; first.len()], vec![UNWRITTEN; first.len()]);
+        let called = calls.move_to(&first, &nodes, &mut status);
+        // Of a call that fails in part of it, or leaves some out, the status does not say all.
+        let asked = calls.query(&first, &mut status);
+        let asked = asked.and_then(|()| calls.query(&last, &mut followed));
+        batch.asked += 2 * last.len() as u64;
         let mut small = Vec::new();
         for (at, whole) in wholes.into_iter().enumerate() {
             let moved = match (status[at] == nodes[at], followed[at] == nodes[at]) {
@@ -263,6 +263,10 @@ impl Move {
             } else {
                 small.push(whole);
             }
+        }
+        if let Err(errno) = called.and(asked) {
+            self.give_up(errno);
+            return Ok(Vec::new());
         }
         Ok(small)
     }
@@ -279,11 +283,10 @@ impl Move {
         }
         let pages: Vec<u64> = elsewhere.iter().map(|(page, ..)| *page).collect();
         let nodes: Vec<i32> = elsewhere.iter().map(|(.., goal)| goal.0 as i32).collect();
-        match Self::move_all(calls, &pages, &nodes, batch) {
-            Ok(moved) => {
-                batch.moved += moved;
-                self.stayed += pages.len() as u64 - moved;
-            }
+        let (moved, called) = Self::move_all(calls, &pages, &nodes, batch);
+        batch.moved += moved;
+        match called {
+            Ok(()) => self.stayed += pages.len() as u64 - moved,
             Err(errno) => self.give_up(errno),
         }
     }
@@ -391,27 +394,30 @@ impl Move {
         Ok(goals.into_iter().zip(&status).filter_map(resident).collect())
     }
 
-    /// Moves pages to nodes; says how many are where they should be then.
+    /// Moves pages to nodes; says how many are where they should be then, also if it fails for others.
     fn move_all(
         calls: &mut impl PageCalls,
         pages: &[u64],
         nodes: &[i32],
         batch: &mut Batch,
-    ) -> Result<u64, Errno> {
-        let mut status = vec![0; pages.len()];
-        calls.move_to(pages, nodes, &mut status)?;
+    ) -> (u64, Result<(), Errno>) {
+        let mut status = vec![UNWRITTEN; pages.len()];
+        let called = calls.move_to(pages, nodes, &mut status);
         // One page of a huge one takes all of it along: that the others could not be moved beside it says nothing.
         let is_open = |(at, status): (usize, &i32)| (*status < 0).then_some(at);
         let open: Vec<usize> = status.iter().enumerate().filter_map(is_open).collect();
         let mut moved = status.iter().zip(nodes).filter(|(status, node)| status == node).count();
-        if !open.is_empty() {
-            batch.asked += open.len() as u64;
-            let asked: Vec<u64> = open.iter().map(|at| pages[*at]).collect();
-            calls.query(&asked, &mut status)?;
-            moved +=
-                open.iter().zip(&status).filter(|(at, status)| nodes[**at] == **status).count();
+        if open.is_empty() {
+            return (moved as u64, called);
         }
-        Ok(moved as u64)
+        batch.asked += open.len() as u64;
+        let asked: Vec<u64> = open.iter().map(|at| pages[*at]).collect();
+        let queried = calls.query(&asked, &mut status);
+        if queried.is_ok() {
+            let is_there = |(at, status): &(&usize, &i32)| nodes[**at] == **status;
+            moved += open.iter().zip(&status).filter(is_there).count();
+        }
+        (moved as u64, called.and(queried))
     }
 }
 
