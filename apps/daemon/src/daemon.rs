@@ -247,7 +247,7 @@ impl Daemon {
         let pace = self.pacer.next(at, &self.config);
         let mut lap = Lap::begin();
         let done = scheduler.borrow_mut().go_on(at, pace);
-        self.pacer.ended(Nanos(self.began.elapsed().as_nanos().try_into().unwrap_or(u64::MAX)));
+        self.pacer.ended(self.now());
         lap.ends(&mut self.told.counts.cpu.act);
         let done = done?;
         let is_moving = scheduler.borrow().is_moving();
