@@ -29,7 +29,9 @@ pub use machine::{
 };
 pub use plan::{Factors, Intensity, Kind, Left, Outcome, Pages, Plan, Refusal, Step, Trigger, Why};
 pub use profile::{Event, Frame, Happening, KERNEL_MODULE, Recording, Touch};
-pub use snapshot::{NodeSeen, PerNode, ProcessSeen, Snapshot, Standing, Task, TaskId, ThreadSeen};
+pub use snapshot::{
+    NodeSeen, PerNode, ProcessSeen, SESSION_MEMORY, Snapshot, Standing, Task, TaskId, ThreadSeen,
+};
 pub use synthetic::{SyntheticError, SyntheticSpec};
 pub use units::{Bytes, Capacity, Distance, Nanos, ParseBytesError};
 pub use users::{BLOCK, BlockSeen, Touches, Unseen, Users};

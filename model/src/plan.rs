@@ -285,6 +285,8 @@ pub enum Refusal {
     OtherRules,
     /// Somebody set the memory policy of a thread of it, and its pages may be that thread's.
     PolicySet,
+    /// `quartier run` places it.
+    UnderRun,
     /// Whether somebody set a policy for parts of its memory is unknown: it is too large to ask, or we may not.
     PolicyUnknown,
 }

@@ -37,6 +37,9 @@ pub struct Task {
     pub parent: u32,
 }
 
+/// The name of the memory that all processes of a `quartier run` map.
+pub const SESSION_MEMORY: &str = "quartier-session";
+
 /// So many of something on each node. Nodes with none are left out.
 pub type PerNode = BTreeMap<NodeId, u64>;
 
@@ -160,8 +163,10 @@ pub enum Standing {
     Free,
     /// It is the kernel's.
     KernelThread,
-    /// Somebody set which CPUs it runs on, `quartier run` among them.
+    /// Somebody set which CPUs it runs on.
     AffinitySet,
+    /// `quartier run` places it, from before its second thread on.
+    UnderRun,
     /// Somebody set which nodes its memory comes from.
     MemoryPolicySet,
     /// The kernel does not say whether somebody did, or we may not ask.
@@ -184,6 +189,7 @@ impl Standing {
             Self::Free => None,
             Self::KernelThread => Some("it is a kernel thread"),
             Self::AffinitySet => Some("somebody set its CPU affinity"),
+            Self::UnderRun => Some("`quartier run` places it"),
             Self::MemoryPolicySet => Some("somebody set its memory policy"),
             Self::Unknown => Some("whether somebody set its affinity or memory policy is unknown"),
             Self::RealTime => Some("it has a real-time scheduling class"),

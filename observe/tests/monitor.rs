@@ -29,6 +29,7 @@ struct Fake {
     pages_on: Option<NodeOsId>,
     asked: RefCell<usize>,
     watcher: Option<u32>,
+    left: RefCell<Vec<u32>>,
 }
 
 impl Kernel for Fake {
@@ -63,6 +64,10 @@ impl Kernel for Fake {
 
     fn owns(&self, task: &Task, _affinity: &CpuList, _whole: &CpuList) -> bool {
         self.held.contains_key(&task.thread.id)
+    }
+
+    fn leaves(&self, process: TaskId) {
+        self.left.borrow_mut().push(process.id);
     }
 
     fn is_watcher(&self, pid: u32) -> bool {
@@ -209,6 +214,55 @@ fn who_runs_or_waits_is_seen_and_nobody_else() {
     assert_eq!((node.free.unwrap().0, node.reclaimable.unwrap().0), (1 << 20, 1 << 19));
     let idle = world.periods(8, &[]);
     assert_eq!(idle.processes.len(), 0, "it sleeps");
+}
+
+#[test]
+fn what_is_half_read_is_unknown_and_known_again_later() {
+    let mut world = World::new(Rules::default());
+    world.write("proc/buddyinfo", "Node 0, zone Normal 1 2 3\n");
+    world.process(PID, 500, &[40]);
+    world.periods(6, &[(40, 50, 0)]);
+    let root = world.root.path().to_owned();
+    let look = |world: &mut World| {
+        world.at += SECOND;
+        world.monitor.look(Nanos(world.at), &world.kernel).unwrap()
+    };
+    let files = [
+        ("sys/devices/system/cpu/online", "0-"),
+        ("sys/devices/system/cpu/isolated", "x"),
+        ("proc/stat", "cpu0 1 2\n"),
+        ("proc/uptime", "10"),
+        ("proc/buddyinfo", "Node 0, zo"),
+        ("sys/devices/system/node/node3/meminfo", "Node 3 MemFree: 10"),
+    ];
+    for (path, half) in files {
+        let whole = fs::read_to_string(root.join(path)).unwrap();
+        for text in [half, ""] {
+            // Empty, that list says that there are none.
+            let text = if text.is_empty() && path.ends_with("isolated") { half } else { text };
+            world.write(path, text);
+            let seen = look(&mut world);
+            assert_eq!(seen.cpus, "0-6".parse().unwrap(), "{path}");
+            assert_eq!(seen.processes.len(), 1, "{path}");
+            let age = seen.processes[0].age;
+            assert!((95 * SECOND..130 * SECOND).contains(&age.0), "{path}: {age}");
+            let is_known = (seen.cpus_busy[0].is_some(), seen.nodes[3].free.is_some());
+            assert_eq!(is_known, (path != "proc/stat", !path.ends_with("node3/meminfo")), "{path}");
+            assert!(text.is_empty() || world.monitor.unread().is_some(), "{path}");
+        }
+        world.write(path, &whole);
+        let seen = look(&mut world);
+        assert!(seen.cpus_busy[0].is_some() && seen.nodes[3].free.is_some());
+        assert_eq!(world.monitor.unread(), None);
+    }
+}
+
+#[test]
+fn who_begins_is_told_what_cannot_be_read() {
+    let mut world = World::new(Rules::default());
+    world.write("proc/stat", "cpu0 1 2\n");
+    let error = world.monitor.look(Nanos(1), &world.kernel).unwrap_err();
+    assert!(error.to_string().contains("proc/stat"), "{error}");
 }
 
 #[test]
@@ -446,6 +500,25 @@ fn whoever_watches_is_known_whatever_rules_say() {
     world.kernel.watcher = Some(PID);
     world.process(PID, 500, &[40]);
     assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).standing, Standing::Watcher);
+}
+
+#[test]
+fn who_runs_under_quartier_run_is_left_to_it() {
+    const SESSION: &str = "400000-500000 rw-s 0 00:01 9 /memfd:quartier-session (deleted)\n";
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &[40, 41]);
+    world.kernel.held.insert(41, NodeId(1));
+    let process = TaskId { id: PID, start_ticks: 500 };
+    assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).standing, Standing::Free);
+    assert!(!world.monitor.is_under_run(process));
+    // It becomes that program.
+    world.write("proc/40/maps", &format!("100000-300000 rw-p 0 00:00 0\n{SESSION}"));
+    assert!(world.monitor.is_under_run(process), "whoever asks is told at once");
+    let snapshot = world.periods(60, &[(40, 50, 0), (41, 50, 0)]);
+    let process = only(&snapshot);
+    assert_eq!(process.standing, Standing::UnderRun);
+    assert!(process.free_threads().next().is_none());
+    assert!(world.kernel.left.borrow().contains(&PID), "nor is it held any more");
 }
 
 #[test]

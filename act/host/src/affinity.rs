@@ -17,6 +17,12 @@ pub fn affinity_of(tid: u32) -> Option<CpuList> {
     get(tid).ok().map(|bits| bits.iter().collect())
 }
 
+/// This thread, and whatever it starts, may run on all of these CPUs that its cpuset leaves to it.
+#[must_use]
+pub fn widen_own_affinity(cpus: &CpuList) -> bool {
+    set(0, &cpus.iter().collect()).is_ok()
+}
+
 /// Sets it.
 pub fn set(tid: u32, bits: &CpuBits) -> SysResult {
     sys::set_affinity(tid as i32, &bits.words)

@@ -12,7 +12,7 @@ mod rung;
 pub mod scheduler;
 mod seats;
 
-pub use affinity::{affinity_of, is_gone};
+pub use affinity::{affinity_of, is_gone, widen_own_affinity};
 pub use launch::{LaunchError, Launched, Meanwhile, Request, Start, TreeFiles, launch, replace};
 pub use memory_policy::MemoryPolicy;
 pub use on_cpus::start_on;

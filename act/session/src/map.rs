@@ -8,7 +8,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartier_model::Machine;
+use quartier_model::{Machine, SESSION_MEMORY};
 use thiserror::Error;
 
 use crate::seat::{NR_SEATS, Seat, Sitting, Taken};
@@ -66,7 +66,7 @@ impl Session {
         let stride = align_up(size_of::<ProcessSlot>() + 2 * nr_nodes * size_of::<AtomicU64>());
         let seats_offset = processes_offset + NR_PROCESSES * stride;
         let len = seats_offset + NR_SEATS * size_of::<Seat>();
-        let name = CString::from(c"quartier-session");
+        let name = CString::new(SESSION_MEMORY).expect("it has no zero byte");
         // SAFETY: a valid C string; the result is checked.
         let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {

@@ -6,7 +6,8 @@ mod common;
 use serde_json::Value;
 
 /// Four processes of 8 MiB each fill their memory on node 0, and are on a CPU of each node then: two can stay with
-/// their memory, two have to take it along. A fifth one is given a CPU by somebody.
+/// their memory, two have to take it along. A fifth one is given a CPU by somebody, and of a sixth somebody said where its memory is to be
+/// (MPOL_PREFERRED of the first node).
 const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 far=$3
     cd /tmp && echo 0 > /proc/sys/kernel/numa_balancing
@@ -21,12 +22,14 @@ const SCRIPT: &str = r#"
         kill $pids
     done
     $far 8 3 3 600 > placed & placed=$!
+    perl -e '$nodes = pack("Q", 1); syscall(238, 1, $nodes, 64) == 0 or die; exec @ARGV' $far 8 0 5 600 > bound & bound=$!
     sleep 1
     taskset -p -c 3 $placed > /dev/null
     show() {
         sleep 1.5
         tail -q -n 1 far.* | sed "s/^/$1 /"
-        for pid in $pids $placed; do
+        tail -n 1 bound | sed "s/^/$1-bound /"
+        for pid in $pids $bound $placed; do
             echo "$1-cpus $(grep Cpus_allowed_list /proc/$pid/status | cut -f 2)"
         done
     }
@@ -46,7 +49,8 @@ const SCRIPT: &str = r#"
     kill -TERM $daemon
     wait $daemon || echo "quartierd ended with $?"
     show stopped
-    kill $pids $placed
+    grep -c "\"process\":{\"id\":$bound,.*\"threads_held\"" log | sed 's/^/bound-touched /'
+    kill $pids $placed $bound
 "#;
 
 struct Answer(String);
@@ -73,11 +77,11 @@ impl Answer {
         self.json(word).iter().all(|line| line["pages_on"][0].as_u64().unwrap() >= 250)
     }
 
-    /// The CPUs of the four, and of the one that somebody placed.
-    fn cpus(&self, word: &str) -> (Vec<&str>, &str) {
+    /// The CPUs of the four, and of the two that somebody placed.
+    fn cpus(&self, word: &str) -> (Vec<&str>, Vec<&str>) {
         let word = format!("{word}-cpus");
         let mut all = self.lines(&word);
-        let placed = all.pop().unwrap();
+        let placed = all.split_off(4);
         (all, placed)
     }
 }
@@ -104,8 +108,11 @@ fn check(kernel: &str) {
     assert!(moved.iter().filter(|percent| **percent >= 90).count() >= 2, "{}", answer.0);
     assert!(answer.cpus("moved").0.iter().any(|cpus| *cpus != "0-7"), "{}", answer.0);
     for word in ["before", "moved", "undone", "stopped"] {
-        assert_eq!(answer.cpus(word).1, "3", "what somebody set stays: {}", answer.0);
+        assert_eq!(answer.cpus(word).1, ["0-7", "3"], "what somebody set stays: {}", answer.0);
+        let bound = &answer.json(&format!("{word}-bound"))[0];
+        assert!(bound["pages_on"][0].as_u64().unwrap() >= 250, "{word}: {}", answer.0);
     }
+    assert_eq!(answer.lines("bound-touched"), ["0"], "{}", answer.0);
     for word in ["undone", "stopped"] {
         assert_eq!(answer.cpus(word).0, ["0-7"; 4], "{word}: {}", answer.0);
         assert!(answer.are_home(word), "{word}: {}", answer.0);

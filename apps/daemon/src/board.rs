@@ -1,11 +1,11 @@
 //! Where the daemon puts what it sees for others to look at, while somebody does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quartier_decide::reporter::view::View;
-use quartier_model::{Snapshot, TaskId};
+use quartier_model::{NodeOsId, Snapshot, TaskId};
 use tokio::sync::watch;
 
 /// What nobody has asked for so long is not made.
@@ -18,8 +18,13 @@ pub struct Sheet {
     pub snapshot: Snapshot,
     /// All processes that are looked at, sleeping ones too.
     pub watched: BTreeSet<TaskId>,
+    /// On which nodes threads of processes are held.
+    pub held: Held,
     made: Instant,
 }
+
+/// By the number of a process.
+pub type Held = BTreeMap<u32, BTreeSet<NodeOsId>>;
 
 /// Both sides of it.
 #[derive(Clone, Debug)]
@@ -41,8 +46,8 @@ impl Board {
     }
 
     /// Puts up what there is now.
-    pub fn put(&self, view: View, snapshot: Snapshot, watched: BTreeSet<TaskId>) {
-        let sheet = Sheet { view, snapshot, watched, made: Instant::now() };
+    pub fn put(&self, view: View, snapshot: Snapshot, watched: BTreeSet<TaskId>, held: Held) {
+        let sheet = Sheet { view, snapshot, watched, held, made: Instant::now() };
         self.sheet.send_replace(Some(Arc::new(sheet)));
     }
 

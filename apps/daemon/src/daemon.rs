@@ -18,9 +18,11 @@ use quartier_model::{
 use quartier_observe::damon::stop_left_behind;
 use quartier_observe::own_process_cpu_time;
 use quartier_observe::tasks::{Monitor, movable_of};
+use quartier_shared::system_directory;
 
-use crate::board::Board;
+use crate::board::{Board, Held};
 use crate::config::Config;
+use crate::counted::Counted;
 use crate::descriptors;
 use crate::live::Live;
 use crate::log::Log;
@@ -39,10 +41,13 @@ pub struct Daemon {
     scheduler: Option<RefCell<Scheduler>>,
     log: Option<Log>,
     told: Told,
+    /// Nothing is changed without a Scheduler, in the machine's tree neither.
+    counted: Counted,
     board: Board,
     /// As they were said last.
     counting: Counting,
     working_sets: WorkingSets,
+    unread: Option<String>,
     pacer: Pacer,
     began: Instant,
 }
@@ -63,6 +68,7 @@ impl Daemon {
             say::sentence("stopped DAMON, which an earlier quartierd had left running");
         }
         configure(&mut monitor, &config)?;
+        let counted = Counted::below(system_directory(), &machine);
         let reporter = Reporter::new(machine, config.settings(), State::default());
         let mut daemon = Self {
             config,
@@ -71,9 +77,11 @@ impl Daemon {
             scheduler: scheduler.map(RefCell::new),
             log: None,
             told: Told::keeping(EVENTS_MAX),
+            counted,
             board: Board::new(),
             counting: Counting::default(),
             working_sets: WorkingSets::default(),
+            unread: None,
             pacer: Pacer::new(),
             began: Instant::now(),
         };
@@ -150,6 +158,8 @@ impl Daemon {
         }
         if let Some(scheduler) = &self.scheduler {
             scheduler.borrow_mut().sweep(at)?;
+            let said = self.counted.renew(self.reporter.machine(), &snapshot);
+            said.iter().for_each(|sentence| say::sentence(sentence));
         }
         lap.ends(&mut self.told.counts.cpu.act);
         self.told.counts.looks += 1;
@@ -158,7 +168,7 @@ impl Daemon {
         if self.board.is_wanted() {
             let applies = self.scheduler.is_some();
             let view = view::of(&self.reporter, &self.told, applies, &self.monitor, &snapshot);
-            self.board.put(view, snapshot, self.monitor.watched().collect());
+            self.board.put(view, snapshot, self.monitor.watched().collect(), self.held());
         }
         if triggers.is_empty() {
             return Ok(());
@@ -179,6 +189,16 @@ impl Daemon {
         begun
     }
 
+    fn held(&self) -> Held {
+        let mut of = Held::new();
+        let scheduler = self.scheduler.as_ref().map(RefCell::borrow);
+        for (_, held) in scheduler.iter().flat_map(|scheduler| scheduler.holds().of(None)) {
+            let os_id = self.reporter.machine().nodes()[held.node.index()].os_id;
+            of.entry(held.process.id).or_default().insert(os_id);
+        }
+        of
+    }
+
     fn say_what_is_known(&mut self) {
         if self.monitor.counting() != self.counting {
             self.counting = self.monitor.counting();
@@ -188,6 +208,13 @@ impl Daemon {
             self.working_sets = self.monitor.working_sets();
             say::sentence(&self.working_sets.to_string());
         }
+        if self.monitor.unread() != self.unread.as_deref() {
+            self.unread = self.monitor.unread().map(str::to_owned);
+            say::sentence(&match &self.unread {
+                Some(what) => format!("{what}; what it would say is unknown until then"),
+                None => "all of the machine can be read again".to_owned(),
+            });
+        }
     }
 
     fn begin(&mut self, at: Nanos, snapshot: &Snapshot, step: &Step) -> anyhow::Result<()> {
@@ -195,6 +222,10 @@ impl Daemon {
             |refusal| Outcome { refusal: Some(refusal), ..nothing_done(step.process, at) };
         if self.scheduler.is_none() {
             self.hear(vec![refused(Refusal::DryRun)]);
+            return Ok(());
+        }
+        if !step.kind.is_release() && self.monitor.is_under_run(step.process) {
+            self.hear(vec![refused(Refusal::UnderRun)]);
             return Ok(());
         }
         let tasks = self.monitor.tasks_of(step.process);

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use nix::time::ClockId;
 use quartier_act::affinity_of;
 use quartier_act::scheduler::{JournalError, PageCalls, ProcessPages, Scheduler};
-use quartier_model::{CpuList, Nanos, NodeId, NodeOsId, Task};
+use quartier_model::{CpuList, Nanos, NodeId, NodeOsId, Task, TaskId};
 use quartier_observe::tasks::{Denied, Kernel};
 
 /// This machine's kernel. Without a Scheduler nothing is ours.
@@ -51,6 +51,13 @@ impl Kernel for Live<'_> {
                 self.error.borrow_mut().get_or_insert(error);
                 false
             }
+        }
+    }
+
+    fn leaves(&self, process: TaskId) {
+        let Some(scheduler) = self.scheduler else { return };
+        if let Err(error) = scheduler.borrow_mut().leave(process) {
+            self.error.borrow_mut().get_or_insert(error);
         }
     }
 

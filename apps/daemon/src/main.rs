@@ -3,6 +3,7 @@
 
 mod board;
 mod config;
+mod counted;
 mod daemon;
 mod descriptors;
 mod live;

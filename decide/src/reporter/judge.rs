@@ -197,7 +197,8 @@ impl Judgement {
         let work_then = |thread: &ThreadTerms<'_>| {
             let home = home_of(thread);
             let pages = match (&given.home, home) {
-                (Home::One(_), Some(node)) if bytes.is_some() => Some(vec![(node, 1.0)]),
+                // They leave those threads, too, that stay where somebody put them.
+                (Home::One(node), _) if bytes.is_some() => Some(vec![(*node, 1.0)]),
                 (Home::Each { blocks, .. }, _) if bytes.is_some() => {
                     users::pages_then(process, thread, blocks)
                 }

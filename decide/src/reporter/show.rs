@@ -56,6 +56,7 @@ impl Explanation {
             process: view.processes.iter().find(is_it).cloned(),
             seen: seen.cloned(),
             absent: None,
+            held_on: Vec::new(),
             events: events.cloned().collect(),
         }
     }

@@ -185,6 +185,20 @@ fn of_a_process_only_the_threads_are_held_that_nobody_placed() {
 }
 
 #[test]
+fn pages_do_not_leave_a_thread_that_stays_where_somebody_put_it() {
+    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
+    // The one that may be placed finds no CPU beside their memory; what it would gain the other would lose.
+    for (set_on, goes_along) in [(0, false), (5, true)] {
+        let mut world =
+            World::new(4, 2, vec![busy(0), busy(1), process(&[(0, 100)], &[4, set_on])]);
+        world.processes[2].threads[1].standing = Some(Standing::AffinitySet);
+        let (plan, _) = first_plan(&mut world);
+        let moves = plan.steps.iter().any(|step| step.pages != Pages::Stay);
+        assert_eq!(moves, goes_along, "{plan:?}");
+    }
+}
+
+#[test]
 fn a_move_has_to_pay_within_the_life_that_can_be_expected() {
     // Its node has no CPU free, so its pages would have to move: 25,600 of 2 µs, for half a CPU's worth.
     let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };

@@ -194,6 +194,9 @@ pub struct Explanation {
     pub seen: Option<ProcessSeen>,
     /// Why it was not seen.
     pub absent: Option<Absent>,
+    /// The kernel's numbers of the nodes on which threads of it are held, sleeping ones too.
+    #[serde(default)]
+    pub held_on: Vec<NodeOsId>,
     /// What was decided and done, the latest last; also to an earlier process that had its number.
     pub events: Vec<Event>,
 }

@@ -39,7 +39,7 @@ use process::{KernelThread, Look, Process};
 pub use rules::{Pin, Rules, Who};
 use stat::{Class, Stat};
 use thread::PERIODS;
-pub use whose::{Whose, whose};
+pub use whose::{Whose, cpus_left_to, parent, whose};
 use working_sets::Watching;
 
 const SECOND: u64 = 1_000_000_000;
@@ -94,6 +94,9 @@ pub trait Kernel {
     /// Whether an affinity that a thread has is what we set, for it or for whoever made it. `whole` is what its cpuset
     /// leaves to it.
     fn owns(&self, task: &Task, affinity: &CpuList, whole: &CpuList) -> bool;
+
+    /// A process is not ours to hold any more, for somebody else places it.
+    fn leaves(&self, process: TaskId);
 
     /// Whether the cpuset of a control group is what we left to it.
     fn is_narrowed(&self, cgroup: &str) -> bool;
@@ -190,6 +193,12 @@ impl Monitor {
         self.counter.state
     }
 
+    /// What of the machine could not be read when it was looked at last, and is unknown until it can.
+    #[must_use]
+    pub fn unread(&self) -> Option<&str> {
+        self.around.unread.as_deref()
+    }
+
     /// Other rules from now on.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
@@ -228,6 +237,11 @@ impl Monitor {
         }
     }
 
+    /// Whether `quartier run` places a process now.
+    pub fn is_under_run(&mut self, process: TaskId) -> bool {
+        process::mappings(&mut self.files, process.id).is_some_and(|mappings| mappings.is_under_run)
+    }
+
     /// The CPUs that the cpuset of a process leaves to it.
     #[must_use]
     pub fn whole_of(&self, process: TaskId) -> &CpuList {
@@ -260,7 +274,7 @@ impl Monitor {
     /// Looks once, `at` being the time since the Monitor began.
     ///
     /// # Errors
-    /// When what the whole machine does cannot be read. What cannot be read of a task is unknown.
+    /// When what the whole machine does cannot be read at the first look. What cannot be read later, or of a task, is unknown.
     pub fn look(&mut self, at: Nanos, kernel: &dyn Kernel) -> Result<Snapshot> {
         self.turn = self.turn.wrapping_add(1);
         let turns = TURNS.max(self.nr_busy.div_ceil(LOCATED_MAX));

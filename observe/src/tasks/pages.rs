@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use quartier_model::SESSION_MEMORY;
+
 /// Bytes of a base page.
 pub const PAGE: u64 = 4096;
 
@@ -13,6 +15,8 @@ pub struct Mappings {
     /// First page, and how many pages all mappings before it have.
     ranges: Vec<(u64, u64)>,
     nr_pages: u64,
+    /// Whether the process is one of a `quartier run`.
+    pub is_under_run: bool,
 }
 
 impl Mappings {
@@ -24,6 +28,7 @@ impl Mappings {
                 mappings.ranges.push((start / PAGE, mappings.nr_pages));
                 mappings.nr_pages += (end - start) / PAGE;
             }
+            mappings.is_under_run |= is_session(line);
         }
         mappings
     }
@@ -69,6 +74,14 @@ impl Mappings {
         let (first, before) = self.ranges[at];
         first + (index - before)
     }
+}
+
+/// What a `quartier run` shares with its processes: a memfd, which has no name in any folder.
+fn is_session(line: &[u8]) -> bool {
+    let name = line
+        .strip_suffix(b" (deleted)")
+        .and_then(|line| line.strip_suffix(SESSION_MEMORY.as_bytes()));
+    name.is_some_and(|line| line.ends_with(b" /memfd:"))
 }
 
 /// The start of a mapping that has a policy of its own.
@@ -133,6 +146,25 @@ mod tests {
         assert_eq!(edges.map(is_in), [false, true, true, false, false, true]);
         Mappings::parse(b"").pick(100, &mut Random(1), &mut picked);
         assert!(picked.is_empty());
+    }
+
+    #[test]
+    fn who_maps_the_session_of_a_run_is_of_it() {
+        let is_under_run = |name: &str| {
+            Mappings::parse(
+                format!("{MAPS}7f400000-7f500000 rw-s 00000000 00:01 5 {name}\n").as_bytes(),
+            )
+            .is_under_run
+        };
+        assert!(is_under_run("/memfd:quartier-session (deleted)"));
+        for other in [
+            "/memfd:quartier-session",
+            "/tmp/memfd:quartier-session (deleted)",
+            "/memfd:quartier-tree (deleted)",
+            "",
+        ] {
+            assert!(!is_under_run(other), "{other}");
+        }
     }
 
     #[test]

@@ -319,6 +319,7 @@ impl Process {
         let may_narrow = look.rules.may_narrow(asked);
         let of_process = match look.rules.standing(asked) {
             _ if look.kernel.is_watcher(self.id.id) => Standing::Watcher,
+            _ if self.is_under_run() => Standing::UnderRun,
             Standing::Free => standing::policy_standing(look.files, &folder),
             left => left,
         };
@@ -348,6 +349,10 @@ impl Process {
         cpuset: &Cpuset,
         of_process: Standing,
     ) -> BTreeMap<u32, Standing> {
+        if of_process == Standing::UnderRun {
+            look.kernel.leaves(self.id);
+            return BTreeMap::new();
+        }
         let standing = |thread: &Busy| {
             let tid = thread.id.id;
             let affinity = look.kernel.affinity(tid)?;
@@ -439,8 +444,21 @@ impl Process {
 
     pub fn read_mappings(&mut self, look: &mut Look<'_>) {
         self.sample.mapped = look.at;
-        let text = look.files.read(&format!("proc/{}/maps", self.id.id)).ok().flatten();
-        self.sample.mappings = text.map(Mappings::parse);
+        self.sample.mappings = mappings(look.files, self.id.id);
+        // Sooner than its standing is asked again.
+        if self.is_under_run()
+            && let Some(standing) = &mut self.standing
+            && standing.of_process != Standing::Watcher
+        {
+            standing.of_process = Standing::UnderRun;
+            standing.of_threads.clear();
+            look.kernel.leaves(self.id);
+        }
+    }
+
+    /// Whether `quartier run` places it, as far as its mappings are known.
+    fn is_under_run(&self) -> bool {
+        self.sample.mappings.as_ref().is_some_and(|mappings| mappings.is_under_run)
     }
 
     /// What is known of it. `None`: none of its threads ran or waited.
@@ -505,6 +523,11 @@ impl Process {
             remote_reads: counts.and_then(|counts| counts.remote_reads),
         })
     }
+}
+
+/// What a process maps now; `None`: it has ended, or may not be asked.
+pub fn mappings(files: &mut Files, pid: u32) -> Option<Mappings> {
+    files.read(&format!("proc/{pid}/maps")).ok().flatten().map(Mappings::parse)
 }
 
 /// The ranges of a process's memory that may be moved.

@@ -1,10 +1,11 @@
-//! Which process a number belongs to.
+//! Which process a number belongs to, and what that comes from.
 
 use std::path::Path;
 
-use quartier_model::TaskId;
+use quartier_model::{CpuList, TaskId};
 
 use super::files::Files;
+use super::standing::{Cpuset, cgroup};
 use super::stat::Stat;
 use crate::parse;
 
@@ -38,6 +39,22 @@ pub fn whose(root: &Path, number: u32) -> Option<Whose> {
     })
 }
 
+/// A process's parent, of which `proc/PID/stat` tells; `None`: there is no such process, or it has none that can be seen.
+#[must_use]
+pub fn parent(root: &Path, pid: u32) -> Option<u32> {
+    let mut files = Files::below(root);
+    let stat = Stat::parse(files.read(&format!("proc/{pid}/stat")).ok()??)?;
+    Some(stat.parent).filter(|parent| *parent > 0)
+}
+
+/// The CPUs that the cpuset of a process leaves to it; `None`: it has none, or it is not known.
+#[must_use]
+pub fn cpus_left_to(root: &Path, pid: u32) -> Option<CpuList> {
+    let mut files = Files::below(root);
+    let group = cgroup(files.read(&format!("proc/{pid}/cgroup")).ok()??)?;
+    Cpuset::of(&mut files, &group).cpus
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +84,7 @@ mod tests {
         assert_eq!(whose(41), Some(expected));
         assert_eq!((whose(42), whose(43)), (None, None));
         assert!(whose(2).unwrap().is_kernel_thread);
+        let parents = [40, 43].map(|number| parent(root.path(), number));
+        assert_eq!(parents, [Some(1), None]);
     }
 }

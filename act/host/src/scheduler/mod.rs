@@ -188,6 +188,15 @@ impl Scheduler {
         self.forget(task.process, task.thread)
     }
 
+    /// Somebody else places a process from now on: its threads keep what they have.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn leave(&mut self, process: TaskId) -> Result<(), JournalError> {
+        let held: Vec<_> = self.holds().of(Some(process)).map(|(thread, _)| *thread).collect();
+        held.into_iter().try_for_each(|thread| self.forget(process, thread))
+    }
+
     /// A thread is not held any more.
     fn forget(&mut self, process: TaskId, thread: TaskId) -> Result<(), JournalError> {
         self.doubted.remove(&thread);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use quartier_decide::reporter::view::{Absent, Explanation, ProcessView, What};
-use quartier_model::{Intensity, Nanos, ProcessSeen, Standing, ThreadSeen};
+use quartier_model::{Intensity, Nanos, NodeOsId, ProcessSeen, Standing, ThreadSeen};
 use quartier_observe::printable;
 
 use super::Origin;
@@ -47,7 +47,7 @@ impl Story {
                 story.tell_unknown(process, seen);
             }
             _ => {
-                story.text(why_absent(explanation.absent.as_ref(), asked, origin));
+                story.text(why_absent(explanation, asked, origin));
                 story.tell_events(words, explanation, None);
             }
         }
@@ -314,14 +314,14 @@ fn thread_text(
 }
 
 /// One sentence.
-fn why_absent(absent: Option<&Absent>, asked: u32, origin: &Origin) -> String {
+fn why_absent(explanation: &Explanation, asked: u32, origin: &Origin) -> String {
     if let Origin::Log(_) = origin {
         return format!(
             "{} has no process or thread {asked}: it did not run or wait whenever something was decided",
             origin.text()
         );
     }
-    match absent {
+    match &explanation.absent {
         Some(Absent::Gone) => {
             format!("there is no process and no thread {asked}: it has ended, or never began")
         }
@@ -331,13 +331,24 @@ fn why_absent(absent: Option<&Absent>, asked: u32, origin: &Origin) -> String {
         ),
         Some(Absent::Asleep { pid, name }) => format!(
             "{}, process {pid}, sleeps: none of its threads ran or waited for a CPU while quartierd looked last, so \
-             there is nothing to place",
-            printable(name)
+             there is nothing to place{}",
+            printable(name),
+            held(&explanation.held_on)
         ),
         Some(Absent::New { pid, name }) => format!(
             "{}, process {pid}, has just begun, and quartierd has not looked at it yet: ask again in a second",
             printable(name)
         ),
         None => format!("quartierd does not see {asked}: it did not run, or there is none"),
+    }
+}
+
+/// Of one that sleeps.
+fn held(on: &[NodeOsId]) -> String {
+    let nodes: Vec<_> = on.iter().map(|node| node.0.to_string()).collect();
+    match nodes.len() {
+        0 => String::new(),
+        1 => format!("; it is held on node {}", nodes[0]),
+        _ => format!("; its threads are held on nodes {}", nodes.join(", ")),
     }
 }

@@ -3,7 +3,9 @@
 use quartier_decide::reporter::log::{LOG_FORMAT, Line};
 use quartier_decide::reporter::view::{Absent, Explanation};
 use quartier_decide::reporter::{Reporter, Settings, State};
-use quartier_model::{Intensity, Nanos, NodeId, ProcessSeen, Refusal, Snapshot, Standing, TaskId};
+use quartier_model::{
+    Intensity, Nanos, NodeId, NodeOsId, ProcessSeen, Refusal, Snapshot, Standing, TaskId,
+};
 
 use super::from_log::{InLog, explain};
 use super::story::{Line as StoryLine, Story};
@@ -150,6 +152,10 @@ fn why_a_process_was_not_seen_is_one_sentence() {
         let told = live(&Explanation { absent, ..explanation(8) }, 8);
         assert!(told.starts_with(expected) && told.lines().count() == 1, "{told}");
     }
+    let absent = Some(Absent::Asleep { pid, name: "x".to_owned() });
+    let held_on = vec![NodeOsId(0), NodeOsId(3)];
+    let told = live(&Explanation { absent, held_on, ..explanation(8) }, 8);
+    assert!(told.trim_end().ends_with("; its threads are held on nodes 0, 3"), "{told}");
 }
 
 #[test]

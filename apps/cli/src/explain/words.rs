@@ -178,6 +178,7 @@ fn refused(refusal: Refusal) -> &'static str {
         Refusal::PolicySet => {
             "somebody set the memory policy of a thread of it, whose pages they may be"
         }
+        Refusal::UnderRun => "`quartier run` places it",
         Refusal::PolicyUnknown => {
             "whether somebody set a policy for parts of its memory is unknown"
         }

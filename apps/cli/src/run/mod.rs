@@ -2,6 +2,7 @@
 
 mod balance;
 mod check;
+mod inherited;
 mod options;
 mod report;
 mod summary;
@@ -20,6 +21,7 @@ use quartier_model::{Bytes, CpuList, Machine, Nanos, NodeOsId};
 use quartier_observe::{Host, Pid};
 use quartier_session::{Config, CpuBits, Pin, Policy, Rung};
 
+use crate::daemon_client::Where;
 use crate::installed;
 use crate::numbers::number;
 use crate::say;
@@ -111,6 +113,8 @@ pub struct Args {
         allow_negative_numbers = true, value_parser = number(0..=u32::MAX)
     )]
     helper_idle_ms: u32,
+    #[command(flatten)]
+    daemon: Where,
     /// Write the report as JSON to this file (- for standard error)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -132,7 +136,16 @@ impl Args {
         let program = Program::find(&self.command[0], std::env::var_os("PATH").as_deref())?;
         let host = Host::live();
         let machine = host.machine()?;
-        let limits = host.process_limits(Pid::Own)?;
+        let mut limits = host.process_limits(Pid::Own)?;
+        if self.why_not_placed().is_none()
+            && let Some(node) = inherited::widen(&machine, &limits.cpus, self.daemon.daemon)
+        {
+            self.say(&format!(
+                "quartierd holds who started this on node {}; the run may use all CPUs",
+                node.0
+            ));
+            limits = host.process_limits(Pid::Own)?;
+        }
         let memory_policy = self.memory_policy(&machine, limits.nodes.as_ref())?;
         // Before the program starts: what cannot be written is no reason to run it in vain.
         let destination = self.destination()?;

@@ -127,15 +127,16 @@ async fn process(
 
 /// Of one that was not seen the kernel says which process it is of, and whether there is one.
 fn explain(sheet: &Sheet, number: u32) -> Explanation {
+    let held_on = |pid| sheet.held.get(&pid).into_iter().flatten().copied().collect();
     let seen = Explanation::of(&sheet.view, &sheet.snapshot, number);
-    if seen.process.is_some() {
-        return seen;
+    if let Some(process) = &seen.process {
+        return Explanation { held_on: held_on(process.placed.factors.process.id), ..seen };
     }
     let whose = whose(std::path::Path::new("/"), number);
     let pid = whose.as_ref().map_or(number, |whose| whose.process.id);
     let of_process = Explanation::of(&sheet.view, &sheet.snapshot, pid);
     let absent = of_process.process.is_none().then(|| absent(whose, &sheet.watched));
-    Explanation { absent, ..of_process }
+    Explanation { absent, held_on: held_on(pid), ..of_process }
 }
 
 fn absent(whose: Option<Whose>, watched: &BTreeSet<TaskId>) -> Absent {

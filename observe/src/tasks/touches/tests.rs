@@ -84,6 +84,8 @@ impl Kernel for AllOn {
         None
     }
 
+    fn leaves(&self, _: quartier_model::TaskId) {}
+
     fn is_narrowed(&self, _cgroup: &str) -> bool {
         false
     }

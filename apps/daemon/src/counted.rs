@@ -1,0 +1,289 @@
+//! What runs is counted in the machine's decision tree (`docs/tree.md`), so that programs under `quartier run`, which count
+//! themselves, go where CPUs are free of others too.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::ensure;
+use quartier_decide::dqdt::{Ledger, Process, RecordId, Tree};
+use quartier_model::{CpuId, Machine, Nanos, ProcessSeen, Snapshot, Standing, TaskId, ThreadSeen};
+use quartier_shared::{Found, Member, SharedError, SharedTree};
+
+/// Threads are counted where they are this often.
+const COUNT_EVERY: Nanos = Nanos(1_000_000_000);
+/// It is looked this often whether there is a tree, and still the same.
+const LOOK_EVERY: Nanos = Nanos(10_000_000_000);
+
+/// Threads that are counted, each on a CPU.
+pub struct Counted {
+    directory: PathBuf,
+    tree: Tree,
+    member: Option<Member>,
+    records: BTreeMap<TaskId, (CpuId, RecordId)>,
+    next_count: Nanos,
+    next_look: Nanos,
+    /// What was said last of a tree that is of no use.
+    complaint: String,
+}
+
+impl Counted {
+    /// In the tree that this directory has, once it has one.
+    pub fn below(directory: PathBuf, machine: &Machine) -> Self {
+        Self {
+            directory,
+            tree: Tree::build(machine),
+            member: None,
+            records: BTreeMap::new(),
+            next_count: Nanos(0),
+            next_look: Nanos(0),
+            complaint: String::new(),
+        }
+    }
+
+    /// Counts whoever runs now where they are; gives a sentence if there is something new to say.
+    pub fn renew(&mut self, machine: &Machine, snapshot: &Snapshot) -> Option<String> {
+        if snapshot.at < self.next_count {
+            return None;
+        }
+        self.next_count = snapshot.at + COUNT_EVERY;
+        let said =
+            if snapshot.at >= self.next_look { self.look_for_tree(snapshot.at) } else { None };
+        self.count(machine, snapshot);
+        said
+    }
+
+    fn look_for_tree(&mut self, at: Nanos) -> Option<String> {
+        self.next_look = at + LOOK_EVERY;
+        if self.member.as_ref().is_some_and(|member| !is_in(member, &self.directory)) {
+            (self.member, self.records) = (None, BTreeMap::new());
+        }
+        if let Some(member) = &self.member {
+            member.sweep();
+            return None;
+        }
+        let directory = self.directory.display();
+        let sentence = match join(&self.directory, &self.tree) {
+            Ok(None) => return None,
+            Ok(member) => {
+                self.member = member;
+                format!("threads that run are counted in the decision tree {directory}")
+            }
+            Err(error) => format!("threads are counted in no decision tree: {error:#}"),
+        };
+        let is_new = sentence != self.complaint;
+        self.complaint.clone_from(&sentence);
+        is_new.then_some(sentence)
+    }
+
+    fn count(&mut self, machine: &Machine, snapshot: &Snapshot) {
+        let Some(member) = &self.member else { return };
+        let (Some(ledger), Some(me)) = (member.shared().ledger(), member.process()) else { return };
+        let mut wanted = wanted(machine, snapshot);
+        self.records.retain(|thread, (cpu, record)| match wanted.remove(thread) {
+            Some(now) if now == *cpu => true,
+            Some(now) => match ledger.recount(me, me, *record, now) {
+                Some(moved) => {
+                    (*cpu, *record) = (now, moved);
+                    true
+                }
+                // A full ledger: it stays where it was counted.
+                None => true,
+            },
+            None => {
+                ledger.release(me, *record);
+                false
+            }
+        });
+        self.records.extend(
+            wanted.into_iter().filter_map(|(thread, cpu)| counted(ledger, me, thread, cpu)),
+        );
+    }
+}
+
+fn counted(
+    ledger: Ledger<'_>,
+    me: Process,
+    thread: TaskId,
+    cpu: CpuId,
+) -> Option<(TaskId, (CpuId, RecordId))> {
+    Some((thread, (cpu, ledger.count(me, cpu)?)))
+}
+
+/// Enters the tree, if there is one. One where everybody may write is none to trust: whoever cuts its file off ends all who
+/// have mapped it.
+fn join(directory: &Path, tree: &Tree) -> anyhow::Result<Option<Member>> {
+    let shared = match SharedTree::open_for(directory, tree) {
+        Err(SharedError::None { .. }) => return Ok(None),
+        opened => opened?,
+    };
+    let everybody = shared.threads_mode().is_none_or(|mode| mode & 0o002 != 0);
+    ensure!(
+        !everybody,
+        "in {} everybody may cut off the file `threads`, which would end quartierd; make it anew with `quartier tree \
+         serve --threads-mode 660`, for a group",
+        directory.display()
+    );
+    ensure!(
+        shared.ledger().is_some(),
+        "quartierd may not write {}/threads; have `quartier tree serve --threads-mode 660` make it for a group that \
+         quartierd is in",
+        directory.display()
+    );
+    Ok(Some(Member::enter(Found::Shared(shared))))
+}
+
+/// Whether its tree is the one that others find.
+fn is_in(member: &Member, directory: &Path) -> bool {
+    let (_, threads) = member.shared().files();
+    let now = std::fs::metadata(directory.join("threads"));
+    matches!((threads.metadata(), now), (Ok(own), Ok(now)) if (own.ino(), own.dev()) == (now.ino(), now.dev()))
+}
+
+/// Threads that ran or waited for half of the time, and where each is to be counted. Whoever runs under `quartier run` counts
+/// itself; of whom it is not known whether he does, nothing is counted.
+fn wanted(machine: &Machine, snapshot: &Snapshot) -> BTreeMap<TaskId, CpuId> {
+    let is_counted = |process: &&ProcessSeen| {
+        process.sample.is_some()
+            && !matches!(process.standing, Standing::UnderRun | Standing::Watcher)
+    };
+    let threads = snapshot.processes.iter().filter(is_counted).flat_map(|process| &process.threads);
+    let is_busy = |thread: &&ThreadSeen| 2 * (thread.ran + thread.waited).0 >= snapshot.window.0;
+    threads
+        .filter(is_busy)
+        .filter_map(|thread| Some((thread.id, cpu_of(machine, thread)?)))
+        .collect()
+}
+
+/// The CPU that it was found on, or, if it is held on another node, one of those.
+fn cpu_of(machine: &Machine, thread: &ThreadSeen) -> Option<CpuId> {
+    let Some(node) = thread.held_on else { return thread.cpu };
+    let cpus = machine.node_cpus(node);
+    match thread.cpu {
+        Some(cpu) if cpus.contains(&cpu) => Some(cpu),
+        _ => cpus.get(thread.id.id as usize % cpus.len().max(1)).copied(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quartier_model::{NodeId, PerNode, SyntheticSpec};
+    use quartier_shared::Create;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn thread(id: u32, percent: u64, cpu: u32, held_on: Option<u32>) -> ThreadSeen {
+        ThreadSeen {
+            id: TaskId { id, start_ticks: 1 },
+            ran: Nanos(SECOND / 100 * percent),
+            waited: Nanos(0),
+            cpu: Some(CpuId(cpu)),
+            found_on: PerNode::new(),
+            held_on: held_on.map(NodeId),
+            standing: None,
+            touched: None,
+            llc_misses: None,
+            instructions: None,
+            cycles: None,
+            remote_reads: None,
+        }
+    }
+
+    fn process(standing: Standing, threads: Vec<ThreadSeen>) -> ProcessSeen {
+        ProcessSeen {
+            id: threads[0].id,
+            name: "x".to_owned(),
+            age: Nanos(SECOND),
+            standing,
+            pin: None,
+            cpus: None,
+            mems: None,
+            resident: None,
+            working_set: None,
+            sample: Some(PerNode::new()),
+            sampled_at: None,
+            users: None,
+            threads,
+        }
+    }
+
+    fn seen(at: u64, processes: Vec<ProcessSeen>) -> Snapshot {
+        Snapshot { at: Nanos(at * SECOND), window: Nanos(SECOND), processes, ..Snapshot::default() }
+    }
+
+    /// Threads that the tree in a directory counts on each of four nodes.
+    fn on_nodes(directory: &Path) -> Vec<u32> {
+        let shared = SharedTree::open(directory).unwrap();
+        let (tree, estimates) = (shared.tree(), shared.estimates());
+        (0..4).map(|node| estimates.nr_threads(tree.cluster_of_node(NodeId(node)))).collect()
+    }
+
+    fn world(mode: u32) -> (tempfile::TempDir, Machine, Counted) {
+        let directory = tempfile::tempdir().unwrap();
+        let machine = SyntheticSpec::uniform(4, 2).machine().unwrap();
+        let options = Create { threads_mode: mode, ..Create::default() };
+        SharedTree::create(directory.path(), &Tree::build(&machine), &options).unwrap();
+        let counted = Counted::below(directory.path().to_owned(), &machine);
+        (directory, machine, counted)
+    }
+
+    #[test]
+    fn who_runs_is_counted_where_he_is_until_he_sleeps_or_the_daemon_ends() {
+        let (directory, machine, mut counted) = world(0o600);
+        let busy = |cpu, held| {
+            process(Standing::Free, vec![thread(1, 90, cpu, held), thread(2, 20, 4, None)])
+        };
+        let run = || process(Standing::UnderRun, vec![thread(9, 100, 7, None)]);
+        let unknown = || ProcessSeen {
+            sample: None,
+            ..process(Standing::Free, vec![thread(5, 100, 7, None)])
+        };
+        let said = counted.renew(&machine, &seen(1, vec![busy(2, None), run(), unknown()]));
+        assert!(said.unwrap().contains("are counted in the decision tree"));
+        assert_eq!(
+            on_nodes(directory.path()),
+            [0, 1, 0, 0],
+            "but who hardly runs, counts itself, or may"
+        );
+        assert_eq!(
+            counted.renew(&machine, &seen(2, vec![busy(2, Some(3))])),
+            None,
+            "it is said once"
+        );
+        assert_eq!(on_nodes(directory.path()), [0, 0, 0, 1], "it is on its way there");
+        counted.renew(&machine, &seen(3, vec![]));
+        assert_eq!(on_nodes(directory.path()), [0; 4]);
+        counted.renew(&machine, &seen(4, vec![busy(0, None)]));
+        assert_eq!(on_nodes(directory.path()), [1, 0, 0, 0]);
+        drop(counted);
+        assert_eq!(on_nodes(directory.path()), [0; 4]);
+    }
+
+    #[test]
+    fn a_tree_that_is_made_later_or_anew_is_found() {
+        let (directory, machine, mut counted) = world(0o600);
+        let busy = || vec![process(Standing::Free, vec![thread(1, 90, 2, None)])];
+        let (tree, threads) = (directory.path().join("tree"), directory.path().join("threads"));
+        std::fs::remove_file(&tree).unwrap();
+        std::fs::remove_file(&threads).unwrap();
+        assert_eq!(counted.renew(&machine, &seen(1, busy())), None, "no tree is no trouble");
+        for at in [20, 40] {
+            SharedTree::create(directory.path(), &Tree::build(&machine), &Create::default())
+                .unwrap();
+            counted.renew(&machine, &seen(at, busy()));
+            assert_eq!(on_nodes(directory.path()), [0, 1, 0, 0], "{at} s");
+        }
+    }
+
+    #[test]
+    fn a_tree_that_everybody_may_cut_off_is_left_alone() {
+        let (directory, machine, mut counted) = world(0o666);
+        let busy = || vec![process(Standing::Free, vec![thread(1, 90, 2, None)])];
+        let said = counted.renew(&machine, &seen(1, busy())).unwrap();
+        assert!(said.contains("--threads-mode 660"), "{said}");
+        assert_eq!(counted.renew(&machine, &seen(30, busy())), None, "it is said once");
+        assert_eq!(on_nodes(directory.path()), [0; 4]);
+    }
+}
