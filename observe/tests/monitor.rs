@@ -225,6 +225,7 @@ fn what_is_half_read_is_unknown_and_known_again_later() {
     let root = world.root.path().to_owned();
     let look = |world: &mut World| {
         world.at += SECOND;
+        world.write(&format!("proc/{PID}/task/40/schedstat"), &format!("{} 0 1\n", world.at / 2));
         world.monitor.look(Nanos(world.at), &world.kernel).unwrap()
     };
     let files = [
