@@ -25,14 +25,15 @@ const SCRIPT: &str = r#"
     state start
     # Tasks end at any moment of being looked at, held and moved, beside a storm of forks.
     $forks 15 > forked & storm=$!
+    $forks 15 > forked-beside & beside=$!
     for nr in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
         $far 8 0 $((nr % 8)) 600 30 > /dev/null & first=$!
         $far 4 2 $((nr * 3 % 8)) 600 30 > /dev/null & second=$!
         sleep 0.$((nr * 7 % 10)); kill -9 $first
         sleep 0.$((nr * 3 % 10)); kill -9 $second
     done 2> /dev/null
-    wait $storm
-    echo "forked $(cat forked)"
+    wait $storm $beside
+    echo "forked $(($(cat forked) + $(cat forked-beside)))"
     state endings
     now=$(date +%s)
     date -s @$((now + 86400)) > /dev/null && sleep 1 && date -s @$((now - 3600)) > /dev/null && sleep 1

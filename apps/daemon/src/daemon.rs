@@ -24,6 +24,7 @@ use crate::board::{Board, Held};
 use crate::config::Config;
 use crate::counted::Counted;
 use crate::descriptors;
+use crate::history::History;
 use crate::live::Live;
 use crate::log::Log;
 use crate::pace::{Pacer, SLICE};
@@ -41,6 +42,7 @@ pub struct Daemon {
     scheduler: Option<RefCell<Scheduler>>,
     log: Option<Log>,
     told: Told,
+    history: History,
     /// Nothing is changed without a Scheduler, in the machine's tree neither.
     counted: Counted,
     board: Board,
@@ -77,6 +79,7 @@ impl Daemon {
             scheduler: scheduler.map(RefCell::new),
             log: None,
             told: Told::keeping(EVENTS_MAX),
+            history: History::default(),
             counted,
             board: Board::new(),
             counting: Counting::default(),
@@ -163,11 +166,13 @@ impl Daemon {
         }
         lap.ends(&mut self.told.counts.cpu.act);
         self.told.counts.looks += 1;
+        self.history.note(&self.reporter, &snapshot);
         let triggers = self.reporter.triggers(&snapshot);
         lap.ends(&mut self.told.counts.cpu.decide);
         if self.board.is_wanted() {
             let applies = self.scheduler.is_some();
-            let view = view::of(&self.reporter, &self.told, applies, &self.monitor, &snapshot);
+            let (told, monitor, history) = (&self.told, &self.monitor, &self.history);
+            let view = view::of(&self.reporter, told, applies, monitor, history, &snapshot);
             self.board.put(view, snapshot, self.monitor.watched().collect(), self.held());
         }
         if triggers.is_empty() {

@@ -6,6 +6,7 @@ mod config;
 mod counted;
 mod daemon;
 mod descriptors;
+mod history;
 mod live;
 mod log;
 mod pace;

@@ -1,10 +1,17 @@
 //! The page of a `quartierd` as a browser draws it: headless Chromium. Skipped where there is none, but in CI.
 
+#[path = "../../cli/tests/made_up/mod.rs"]
+mod made_up;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use made_up::explanation;
+use quartier_decide::reporter::view::{LocalAt, View};
+use quartier_model::NodeOsId;
 
 /// Ended when dropped, whatever happened.
 struct Ends(Child);
@@ -115,20 +122,29 @@ fn a_browser_shows_nodes_processes_and_why_one_is_where_it_is() {
     assert!(between(&page, "<polyline points=\"", "\"").contains(','), "no history: {page}");
 }
 
-/// Gives the page to whoever asks for it, and nothing else: a daemon that ended just then.
-fn only_the_page() -> SocketAddr {
+/// Gives the page to whoever asks for it, and this as the data.
+fn page_of(view: Option<View>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
+    let answer = move |asked: &str| {
+        let json = |text: String| ("application/json", text);
+        match asked.split(' ').nth(1)? {
+            "/" => Some(("text/html", include_str!("../src/web/page.html").to_owned())),
+            "/view.json" => Some(json(serde_json::to_string(view.as_ref()?).unwrap())),
+            "/processes/100" => Some(json(serde_json::to_string(&explanation(100)).unwrap())),
+            _ => None,
+        }
+    };
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let Ok(mut connection) = connection else { continue };
             let mut asked = [0; 4096];
             let length = connection.read(&mut asked).unwrap_or(0);
-            if asked[..length].starts_with(b"GET / ") {
+            let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
+            if let Some((kind, body)) = answer(&asked) {
                 let head =
-                    "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n";
-                let page = include_str!("../src/web/page.html");
-                let _ = connection.write_all(format!("{head}{page}").as_bytes());
+                    format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n");
+                let _ = connection.write_all(format!("{head}{body}").as_bytes());
             }
         }
     });
@@ -138,7 +154,51 @@ fn only_the_page() -> SocketAddr {
 #[test]
 fn a_page_whose_daemon_is_gone_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(page) = drawn(folder.path(), &format!("http://{}/", only_the_page())) else { return };
+    // It ended just then.
+    let Some(page) = drawn(folder.path(), &format!("http://{}/", page_of(None))) else { return };
     let state = between(&page, "id=\"state\"", "</p>");
     assert!(state.contains("no answer") && state.contains("ill"), "{state}");
+}
+
+#[test]
+fn a_machine_of_four_nodes_is_drawn_with_the_kernels_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut view = made_up::view();
+    // Nodes that are not there leave gaps.
+    let numbers = [0, 2, 8, 9];
+    for (node, number) in view.nodes.iter_mut().zip(numbers) {
+        node.os_id = NodeOsId(number);
+    }
+    view.unix_ms = 1_800_000_000_000;
+    view.history = [(10, Some(0.0)), (5, None), (1, Some(1.0))]
+        .map(|(minutes, local)| LocalAt { unix_ms: view.unix_ms - minutes * 60_000, local })
+        .to_vec();
+    let flows = view.flows_cpus.clone();
+    let Some(page) = drawn(folder.path(), &format!("http://{}/#100", page_of(Some(view)))) else {
+        return;
+    };
+    let table = |id: &str| between(&page, &format!("id=\"{id}\""), "</table>").to_owned();
+    let heads: Vec<String> = numbers.iter().map(|number| format!("<th>{number}</th>")).collect();
+    let heat = table("flows");
+    assert!(heat.contains(&heads.concat()), "{heat}");
+    // One row for each node, whose cells are the hotter the more runs there with memory elsewhere.
+    let rows: Vec<&str> = heat.split("<tr>").skip(2).collect();
+    assert_eq!(rows.len(), 4);
+    let most = flows.iter().flatten().fold(0.0, |most: f64, cpus| most.max(*cpus));
+    for (from, row) in rows.iter().enumerate() {
+        let cells: Vec<&str> = row.split("<td").skip(2).collect();
+        for (to, cell) in cells.iter().enumerate() {
+            let cpus = flows[from][to];
+            assert!(cell.contains(&format!(">{cpus:.2}<")), "{cell}");
+            let is_drawn = cell.contains("background");
+            assert!(is_drawn || cpus == 0.0, "{from} to {to}, of {most}: {cell}");
+        }
+    }
+    let points: Vec<&str> = between(&page, "<polyline points=\"", "\"").split(' ').collect();
+    assert_eq!(points[..2], ["0.0,97.0", "540.0,3.0"], "what is unknown is no point");
+    assert_eq!(points.len(), 3, "and now");
+    let moves = table("events");
+    assert!(moves.contains("threads held, 0.06 GiB moved"), "{moves}");
+    assert!(between(&page, "id=\"explained\">", "<").contains("memory on nodes "), "{page}");
+    assert!(table("processes").contains("unknown"), "what is unknown is said to be");
 }

@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use crate::dqdt::Tree;
 use calm::Calm;
 use judge::Trial;
-pub use overview::{NodeOverview, Overview, Placed};
+pub use overview::{NodeOverview, Overview, Placed, local_part};
 use plan::Sight;
 use power::Power;
 use trigger::Signature;

@@ -45,6 +45,14 @@ pub struct Placed {
     pub local: Option<f64>,
 }
 
+/// The part of running that has its memory on its own node, of such flows; `None`: nothing runs, or it is not known.
+#[must_use]
+pub fn local_part(flows_cpus: &[Vec<f64>]) -> Option<f64> {
+    let local: f64 = (0..).zip(flows_cpus).filter_map(|(at, row): (usize, _)| row.get(at)).sum();
+    let all: f64 = flows_cpus.iter().flatten().sum();
+    (all > 0.0).then(|| local / all)
+}
+
 impl Overview {
     pub(super) fn of(sight: &Sight<'_>) -> Self {
         let nr_nodes = sight.machine.nodes().len();

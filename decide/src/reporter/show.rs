@@ -28,6 +28,7 @@ impl View {
             kernel: snapshot.kernel,
             distances: machine.distances().rows.clone(),
             flows_cpus,
+            history: Vec::new(),
             processes: processes.map(|(seen, placed)| process(told, seen, placed)).collect(),
             events: told.events().cloned().collect(),
             counts: told.counts,

@@ -43,12 +43,24 @@ pub struct View {
     pub distances: Vec<Vec<Distance>>,
     /// CPUs' worth that run on one node and have their memory on another.
     pub flows_cpus: Vec<Vec<f64>>,
+    /// The last ten minutes, the latest last.
+    #[serde(default)]
+    pub history: Vec<LocalAt>,
     /// Those that ran or waited.
     pub processes: Vec<ProcessView>,
     /// The latest last.
     pub events: Vec<Event>,
     /// Since `quartierd` began.
     pub counts: Counts,
+}
+
+/// How local a machine was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalAt {
+    /// When, in milliseconds since 1970, in UTC.
+    pub unix_ms: u64,
+    /// The part of running that had its memory on its own node; `None`: nothing ran, or it is not known.
+    pub local: Option<f64>,
 }
 
 /// What is counted since `quartierd` began.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use quartier_decide::reporter::local_part;
 use quartier_decide::reporter::view::{Counts, NodeView, ProcessView, View};
 use quartier_model::{Allocated, Bytes, Standing};
 
@@ -176,17 +177,14 @@ fn processes(text: &mut Text, view: &View) {
         "quartierd_processes{{standing=\"left-alone\"}} {}",
         view.processes.len() - free
     );
-    let local: f64 =
-        (0..).zip(&view.flows_cpus).filter_map(|(at, row): (usize, _)| row.get(at)).sum();
-    let all: f64 = view.flows_cpus.iter().flatten().sum();
     text.family(
         "quartierd_local_ratio",
         "gauge",
         "ratio",
         "The part of running beside its memory, as far as it is known.",
     );
-    if all > 0.0 {
-        let _ = writeln!(text.0, "quartierd_local_ratio {}", local / all);
+    if let Some(local) = local_part(&view.flows_cpus) {
+        let _ = writeln!(text.0, "quartierd_local_ratio {local}");
     }
 }
 
@@ -225,6 +223,7 @@ mod tests {
             }),
             distances: Vec::new(),
             flows_cpus: vec![vec![0.0]],
+            history: Vec::new(),
             processes: Vec::new(),
             events: Vec::new(),
             counts: Counts::default(),
