@@ -81,6 +81,18 @@ pub struct NodeSeen {
     pub allocated: Option<Allocated>,
 }
 
+impl NodeSeen {
+    /// Free memory in blocks of 2 MiB and more (of base pages of 4 KiB); `None`: unknown.
+    #[must_use]
+    pub fn free_huge(&self) -> Option<Bytes> {
+        const HUGE_ORDER: usize = 9;
+        let pages = |(order, blocks): (usize, &u64)| blocks.saturating_mul(1 << order.min(32));
+        let huge = self.free_blocks.iter().enumerate().skip(HUGE_ORDER).map(pages);
+        let pages: u64 = huge.fold(0, u64::saturating_add);
+        (!self.free_blocks.is_empty()).then(|| Bytes(pages.saturating_mul(4096)))
+    }
+}
+
 /// A process with the threads of it that ran or waited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,6 +119,9 @@ pub struct ProcessSeen {
     /// The part of it that it used lately, where the kernel can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Bytes>,
+    /// Of the checks of that part, one page of each region every 20 ms, so many in 1,000 found it accessed since the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accessed_per_mille: Option<u32>,
     /// On which nodes pages lie: of a sample of its own resident memory.
     pub sample: Option<PerNode>,
     /// When that was asked.
@@ -153,6 +168,21 @@ pub struct ThreadSeen {
     /// Reads in the window that another node's memory answered (`node-load-misses` of perf).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_reads: Option<u64>,
+    /// Page faults lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<FaultsSeen>,
+}
+
+/// Page faults of a thread between two looks at them (proc(5) `stat`, fields 10 and 12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultsSeen {
+    /// Those for which nothing had to be read: first touches, copies, and NUMA balancing's hint faults.
+    pub minor: u64,
+    /// Those for which a page had to be read.
+    pub major: u64,
+    /// The time in between.
+    pub over: Nanos,
 }
 
 /// Whether a task may be placed.
@@ -274,6 +304,7 @@ mod tests {
             instructions: None,
             cycles: None,
             remote_reads: None,
+            faults: None,
         };
         ProcessSeen {
             id,
@@ -285,6 +316,7 @@ mod tests {
             mems: None,
             resident: None,
             working_set: None,
+            accessed_per_mille: None,
             sample: Some(PerNode::new()),
             sampled_at: Some(Nanos(4)),
             users: Some(Users::Unknown(Unseen::BalancingOff)),

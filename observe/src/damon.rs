@@ -1,5 +1,5 @@
 //! How much of its memory a process uses: DAMON, the kernel's data access monitor, through its files in sysfs
-//! (Documentation/admin-guide/mm/damon/usage.rst; `update_schemes_tried_bytes` is there since Linux 6.6).
+//! (Documentation/admin-guide/mm/damon/usage.rst; `tried_regions/total_bytes` is there since Linux 6.6).
 //!
 //! There is one such place for the whole machine. Where somebody else uses it, it is left alone; what an earlier one of
 //! ours left behind is known by an interval that nobody else would set.
@@ -16,7 +16,10 @@ use quartier_model::{Bytes, TaskId, WorkingSets};
 const ADMIN: &str = "sys/kernel/mm/damon/admin/kdamonds";
 /// Linux 6.17 and newer may keep statistics of its own, beside which nobody else can watch anything.
 const STATISTICS: &str = "sys/module/damon_stat/parameters/enabled";
+const REGIONS: &str = "0/contexts/0/schemes/0/tried_regions";
 const TOTAL: &str = "0/contexts/0/schemes/0/tried_regions/total_bytes";
+/// So often a region is checked in an aggregation.
+const CHECKS: u64 = 50;
 /// A page of each region is looked at this often, and what was seen counts together for so long.
 const SAMPLE_US: &str = "20000";
 const AGGREGATION_US: &str = "1000000";
@@ -72,8 +75,18 @@ impl Unwatched {
 pub struct Found {
     /// Which.
     pub process: TaskId,
-    /// Bytes of regions in which anything was used in the last second.
-    pub used: Result<Bytes, Unwatched>,
+    /// In the last second.
+    pub used: Result<Used, Unwatched>,
+}
+
+/// What was used of a process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Bytes of regions in which anything was.
+    pub bytes: Bytes,
+    /// Of the checks of these (a page of each, every 20 ms), by their bytes, so many in 1,000 found it accessed; `None`: regions were
+    /// not told one by one.
+    pub accessed_per_mille: Option<u32>,
 }
 
 /// Watches one process after the other, in a thread of its own: the kernel answers no sooner than after an aggregation.
@@ -252,14 +265,37 @@ impl Kdamonds {
     }
 
     /// Waits for the end of an aggregation.
-    fn used(&self) -> Result<Bytes, Unwatched> {
-        self.write("0/state", "update_schemes_tried_bytes").map_err(|_| Unwatched::Ended)?;
+    fn used(&self) -> Result<Used, Unwatched> {
+        self.write("0/state", "update_schemes_tried_regions").map_err(|_| Unwatched::Ended)?;
         let total = self.read(TOTAL).map_err(|_| Unwatched::Ended)?;
         match total.parse() {
             // Whoever runs uses something.
             Ok(0) => Err(Unwatched::Unseen),
-            total => total.map(Bytes).map_err(|_| Unwatched::Ended),
+            Ok(total) => {
+                let accessed_per_mille = self.accessed_per_mille();
+                Ok(Used { bytes: Bytes(total), accessed_per_mille })
+            }
+            Err(_) => Err(Unwatched::Ended),
         }
+    }
+
+    /// How often checks of regions that were accessed at all found them accessed.
+    fn accessed_per_mille(&self) -> Option<u32> {
+        let number = |region: &str, name: &str| -> Option<u64> {
+            self.read(&format!("{REGIONS}/{region}/{name}")).ok()?.parse().ok()
+        };
+        let (mut bytes, mut hits) = (0u128, 0u128);
+        for entry in fs::read_dir(self.folder.join(REGIONS)).ok()? {
+            let name = entry.ok()?.file_name();
+            let Some(region) = name.to_str().filter(|name| name.parse::<u32>().is_ok()) else {
+                continue;
+            };
+            let size = number(region, "end")?.saturating_sub(number(region, "start")?);
+            bytes += u128::from(size);
+            hits += u128::from(size) * u128::from(number(region, "nr_accesses")?.min(CHECKS));
+        }
+        let of_all = (1000 * hits).checked_div(bytes * u128::from(CHECKS))?;
+        of_all.try_into().ok()
     }
 
     /// Leaves all as it was. What has ended by itself cannot be ended.
@@ -274,6 +310,7 @@ mod tests {
     use super::*;
 
     const PROCESS: TaskId = TaskId { id: 42, start_ticks: 7 };
+    const USED: Used = Used { bytes: Bytes(8192), accessed_per_mille: None };
 
     /// Files as the kernel makes them when there is one kdamond with one context, target and scheme.
     fn files(nr_kdamonds: &str, has_total: bool) -> tempfile::TempDir {
@@ -298,7 +335,7 @@ mod tests {
         root
     }
 
-    fn ask(root: &Path) -> Result<Bytes, Unwatched> {
+    fn ask(root: &Path) -> Result<Used, Unwatched> {
         let mut watcher = Watcher::begin_with(root, Duration::from_millis(10)).unwrap();
         watcher.ask(PROCESS);
         assert!(watcher.is_busy());
@@ -318,10 +355,29 @@ mod tests {
     #[test]
     fn a_process_is_watched_and_all_is_as_before() {
         let root = files("0", true);
-        assert_eq!(ask(root.path()), Ok(Bytes(8192)));
+        assert_eq!(ask(root.path()), Ok(USED));
         assert_eq!(read(root.path(), "0/contexts/0/targets/0/pid_target"), "42");
         assert_eq!(read(root.path(), "0/state"), "off");
         assert_eq!(read(root.path(), "nr_kdamonds"), "0");
+    }
+
+    #[test]
+    fn how_often_memory_is_accessed_counts_by_its_size() {
+        let root = files("0", true);
+        let kdamonds = Kdamonds::below(root.path());
+        // One in ten of the checks of three quarters of it, all of those of the rest.
+        for (region, start, end, accesses) in [(0, 4096, 16384, 5), (1, 20480, 24576, 60)] {
+            let folder = root.path().join(ADMIN).join(format!("{REGIONS}/{region}"));
+            fs::create_dir_all(folder).unwrap();
+            for (name, value) in [("start", start), ("end", end), ("nr_accesses", accesses)] {
+                kdamonds
+                    .write(&format!("{REGIONS}/{region}/{name}"), &format!("{value}\n"))
+                    .unwrap();
+            }
+        }
+        assert_eq!(ask(root.path()), Ok(Used { accessed_per_mille: Some(325), ..USED }));
+        kdamonds.write(&format!("{REGIONS}/1/nr_accesses"), "").unwrap();
+        assert_eq!(ask(root.path()), Ok(USED), "what is half read is unknown");
     }
 
     #[test]
@@ -349,7 +405,7 @@ mod tests {
             kdamonds.write("nr_kdamonds", "1").unwrap();
             kdamonds.set_up(1).unwrap();
             match takes_over {
-                true => assert_eq!(ask(root.path()), Ok(Bytes(8192))),
+                true => assert_eq!(ask(root.path()), Ok(USED)),
                 false => assert!(stop_left_behind(root.path())),
             }
             assert_eq!(read(root.path(), "nr_kdamonds"), "0");

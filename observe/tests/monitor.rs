@@ -100,7 +100,7 @@ fn stat_line(
     class: u32,
 ) -> String {
     format!(
-        "{pid} (a) b) S 1 1 1 0 -1 {flags} 0 0 0 0 {ticks} 0 0 0 20 0 {threads} 0 {start} 0 0 0 0 0 \
+        "{pid} (a) b) S 1 1 1 0 -1 {flags} {ticks} 0 {cpu} 0 {ticks} 0 0 0 20 0 {threads} 0 {start} 0 0 0 0 0 \
          0 0 0 0 0 0 0 0 0 0 17 {cpu} 0 {class} 0\n"
     )
 }
@@ -276,6 +276,26 @@ fn cpus_are_busy_for_the_same_part_of_the_window_however_long_a_period_is() {
     }
     assert_eq!(snapshot.window, Nanos(10 * SECOND));
     assert_eq!(snapshot.cpus_busy[0], Some(Nanos(5 * SECOND)));
+}
+
+#[test]
+fn page_faults_are_those_between_two_looks() {
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &[40]);
+    let faults = |snapshot: &Snapshot| only(snapshot).threads[0].faults;
+    assert_eq!(faults(&world.periods(20, &[(40, 50, 0)])).map(|seen| seen.minor), Some(0));
+    // The line of a test has as many minor faults as ticks, and as many major ones as its CPU has for a number.
+    let line = stat_line(40, 0, 700, 1, 500, 5, 0);
+    world.write(&format!("proc/{PID}/task/40/stat"), &line);
+    let seen: Vec<_> = (0..5)
+        .filter_map(|_| faults(&world.period(&[(40, 50, 0)])))
+        .filter(|seen| seen.minor > 0)
+        .collect();
+    assert!(!seen.is_empty());
+    assert!(
+        seen.iter().all(|seen| (seen.minor, seen.major, seen.over) == (700, 2, Nanos(SECOND))),
+        "{seen:?}"
+    );
 }
 
 #[test]

@@ -188,6 +188,7 @@ mod tests {
             instructions: None,
             cycles: None,
             remote_reads: None,
+            faults: None,
         }
     }
 
@@ -202,6 +203,7 @@ mod tests {
             mems: None,
             resident: None,
             working_set: None,
+            accessed_per_mille: None,
             sample: Some(PerNode::new()),
             sampled_at: None,
             users: None,

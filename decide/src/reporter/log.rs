@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Reporter, Settings, State};
 
 /// The version of the lines; raised when an older reader would go wrong.
-pub const LOG_FORMAT: u32 = 5;
+pub const LOG_FORMAT: u32 = 6;
 
 /// A line of a decision log.
 #[derive(Clone, Debug, Serialize, Deserialize)]

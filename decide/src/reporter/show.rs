@@ -1,6 +1,8 @@
 //! From a snapshot to what is shown of it.
 
-use quartier_model::{Counting, CpuId, Machine, NodeId, ProcessSeen, Snapshot, WorkingSets};
+use quartier_model::{
+    Counting, CpuId, Machine, NodeId, NodeSeen, ProcessSeen, Snapshot, WorkingSets,
+};
 
 use super::told::Told;
 use super::view::{Explanation, NodeView, ProcessView, VIEW_FORMAT, View};
@@ -72,6 +74,7 @@ fn node(machine: &Machine, snapshot: &Snapshot, id: NodeId, seen: NodeOverview) 
         cpus: cpus.filter(is_used).count() as u32,
         memory: node.memory,
         free: snapshot.nodes.get(id.index()).and_then(|seen| seen.free),
+        free_huge: snapshot.nodes.get(id.index()).and_then(NodeSeen::free_huge),
         busy: busy(machine, snapshot, id),
         allocated: snapshot.nodes.get(id.index()).and_then(|seen| seen.allocated),
         seen,

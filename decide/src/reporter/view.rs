@@ -105,6 +105,9 @@ pub struct NodeView {
     pub memory: Option<Bytes>,
     /// Not used by anybody (M).
     pub free: Option<Bytes>,
+    /// The part of that in blocks of 2 MiB and more: what huge pages can move to as they are.
+    #[serde(default)]
+    pub free_huge: Option<Bytes>,
     /// The part of the time that its CPUs were busy, with whatever: 0 to 1 (U).
     pub busy: Option<f64>,
     /// What was allocated there over about a second.

@@ -172,6 +172,7 @@ impl World {
             mems: None,
             resident: Some(Bytes::from_mib(mib)),
             working_set: None,
+            accessed_per_mille: None,
             sample: Some(process.mib_on.iter().map(sampled).collect()),
             sampled_at: Some(self.at),
             users: self.users(at),
@@ -229,6 +230,7 @@ impl World {
             instructions: process.instructions_per_second,
             cycles: None,
             remote_reads: None,
+            faults: None,
         }
     }
 

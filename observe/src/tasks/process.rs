@@ -284,9 +284,11 @@ impl Process {
             }
             let stat = busy.read_stat(look.files, self.id.id, &mut may_open);
             let Some(stat) = stat else { continue };
-            let Some(cpu) = look.machine.cpu_by_os_id(stat.cpu) else { continue };
+            let (class, faults, cpu) = (stat.class, stat.faults, stat.cpu);
+            busy.has_faulted(look.at, faults);
+            let Some(cpu) = look.machine.cpu_by_os_id(cpu) else { continue };
             busy.was_on(cpu, look.machine.cpus()[cpu.index()].node);
-            busy.class = stat.class;
+            busy.class = class;
         }
         look.may_open -= spare - may_open;
         self.busy.len()
@@ -488,7 +490,8 @@ impl Process {
             cpus: standing.cpuset.cpus.clone(),
             mems: standing.cpuset.mems.as_ref().map(nodes),
             resident: standing.resident,
-            working_set: self.usage.working_set(at),
+            working_set: self.usage.used(at).map(|used| used.bytes),
+            accessed_per_mille: self.usage.used(at).and_then(|used| used.accessed_per_mille),
             sample: self.sample.found.clone(),
             sampled_at: self.sample.taken.filter(|_| self.sample.found.is_some()),
             users: self.touching.users(at),
@@ -521,6 +524,7 @@ impl Process {
             instructions: counts.map(|counts| counts.instructions),
             cycles: counts.and_then(|counts| counts.cycles),
             remote_reads: counts.and_then(|counts| counts.remote_reads),
+            faults: busy.faults,
         })
     }
 }

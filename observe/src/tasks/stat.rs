@@ -14,12 +14,20 @@ pub struct Stat<'a> {
     /// 0: the kernel's first two processes have none.
     pub parent: u32,
     pub is_kernel_thread: bool,
+    pub faults: Faults,
     /// User and system time of all its threads, if this is a process's.
     pub cpu_ticks: u64,
     pub nr_threads: u32,
     pub start_ticks: u64,
     pub cpu: CpuOsId,
     pub class: Class,
+}
+
+/// Page faults since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    pub minor: u64,
+    pub major: u64,
 }
 
 /// A scheduling class (sched(7)).
@@ -44,6 +52,7 @@ impl<'a> Stat<'a> {
         let state = fields.field(3)?.first().copied()?;
         let parent = fields.number(4)?.try_into().ok()?;
         let flags = fields.number(9)?;
+        let faults = Faults { minor: fields.number(10)?, major: fields.number(12)? };
         let cpu_ticks = fields.number(14)?.checked_add(fields.number(15)?)?;
         let nr_threads = fields.number(20)?.try_into().ok()?;
         let start_ticks = fields.number(22)?;
@@ -57,6 +66,7 @@ impl<'a> Stat<'a> {
             state,
             parent,
             is_kernel_thread: flags & KERNEL_THREAD != 0,
+            faults,
             cpu_ticks,
             nr_threads,
             start_ticks,
@@ -109,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn line(name: &str) -> String {
-        let head = format!("7 ({name}) S 1 7 7 0 -1 4194560 9 0 0 0 11 22 0 0 20 0 3 0 555 ");
+        let head = format!("7 ({name}) S 1 7 7 0 -1 4194560 9 0 4 0 11 22 0 0 20 0 3 0 555 ");
         let tail = "8192 100 18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 ";
         format!("{head}{tail}12 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
     }
@@ -122,6 +132,7 @@ mod tests {
             assert_eq!(stat.name, name.as_bytes());
             assert_eq!((stat.cpu_ticks, stat.nr_threads, stat.start_ticks), (33, 3, 555));
             assert_eq!((stat.cpu, stat.class), (CpuOsId(12), Class::Fair));
+            assert_eq!(stat.faults, Faults { minor: 9, major: 4 });
             assert!(!stat.is_kernel_thread && stat.state == b'S');
         }
     }

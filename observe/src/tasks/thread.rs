@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 
-use quartier_model::{CpuId, Nanos, NodeId, PerNode, TaskId};
+use quartier_model::{CpuId, FaultsSeen, Nanos, NodeId, PerNode, TaskId};
 
 use super::files::Files;
-use super::stat::{self, Class, Stat};
+use super::stat::{self, Class, Faults, Stat};
 use crate::ThreadTimes;
 use crate::events::{Counters, Counts, Refused};
 
@@ -47,6 +47,10 @@ pub struct Busy {
     pub cpu: Option<CpuId>,
     pub class: Class,
     nodes: VecDeque<NodeId>,
+    /// Its page faults when these were looked at last,
+    faulted: Option<(Nanos, Faults)>,
+    /// and how many there were between the last two looks.
+    pub faults: Option<FaultsSeen>,
     /// Periods since it was seen to do anything.
     idle_looks: usize,
     /// In this period it was taken to do nothing, and not looked at.
@@ -108,6 +112,8 @@ impl Busy {
             cpu: None,
             class: Class::Fair,
             nodes: VecDeque::with_capacity(PERIODS),
+            faulted: None,
+            faults: None,
             idle_looks: 0,
             is_skipped: false,
             counters: None,
@@ -260,6 +266,18 @@ impl Busy {
         if let Some(node) = node {
             push(&mut self.nodes, node, PERIODS);
         }
+    }
+
+    /// So many page faults it has had until now.
+    pub fn has_faulted(&mut self, at: Nanos, now: Faults) {
+        let before = self.faulted.replace((at, now));
+        let since = |(then, before): (Nanos, Faults)| FaultsSeen {
+            minor: now.minor.saturating_sub(before.minor),
+            major: now.major.saturating_sub(before.major),
+            over: at - then,
+        };
+        // Two looks at one moment say nothing more.
+        self.faults = before.map(since).filter(|seen| seen.over > Nanos(0)).or(self.faults);
     }
 
     /// Whether it is not known yet where it runs.

@@ -6,7 +6,7 @@ use quartier_model::{Bytes, Nanos, WorkingSets};
 
 use super::process::Process;
 use super::{Monitor, SECOND};
-use crate::damon::Watcher;
+use crate::damon::{Used, Watcher};
 
 /// What has less fits into caches.
 const RESIDENT_MIN: Bytes = Bytes::from_mib(16);
@@ -19,12 +19,12 @@ const LASTS: Nanos = Nanos(300 * SECOND);
 #[derive(Debug, Default)]
 pub struct Usage {
     asked: Option<Nanos>,
-    found: Option<(Nanos, Bytes)>,
+    found: Option<(Nanos, Used)>,
 }
 
 impl Usage {
     /// What it uses, if that was found out lately.
-    pub fn working_set(&self, now: Nanos) -> Option<Bytes> {
+    pub fn used(&self, now: Nanos) -> Option<Used> {
         self.found.filter(|(at, _)| now < *at + LASTS).map(|(_, used)| used)
     }
 }

@@ -206,6 +206,23 @@ impl Story {
         if !parts.is_empty() {
             self.item("counted", &parts.join(", "));
         }
+        let faults = seen.threads.iter().filter_map(|thread| thread.faults);
+        let rate = |count: u64, over: Nanos| 1e9 * count as f64 / over.0.max(1) as f64;
+        let rates = faults.map(|seen| (rate(seen.minor, seen.over), rate(seen.major, seen.over)));
+        let sum = |sum: (f64, f64), one: (f64, f64)| (sum.0 + one.0, sum.1 + one.1);
+        if let Some((minor, major)) = rates.reduce(sum) {
+            self.item(
+                "page faults",
+                &format!("{minor:.0} a second, and {major:.0} that had to read"),
+            );
+        }
+        if let Some(per_mille) = seen.accessed_per_mille {
+            let part = percent(f64::from(per_mille) / 1000.0);
+            self.item(
+                "accesses",
+                &format!("{part} of the checks of what it used found it accessed within 20 ms"),
+            );
+        }
     }
 
     fn tell_decided(&mut self, words: Words<'_>, process: &ProcessView, seen: &ProcessSeen) {

@@ -33,6 +33,7 @@ pub fn thread(tid: u32, node: u32) -> ThreadSeen {
         llc_misses: None,
         cycles: None,
         remote_reads: None,
+        faults: None,
         instructions: None,
     }
 }
@@ -49,6 +50,7 @@ pub fn process(pid: u32, name: &str, memory_on: u32, runs_on: u32) -> ProcessSee
         mems: None,
         resident: Some(Bytes::from_mib(64)),
         working_set: None,
+        accessed_per_mille: None,
         users: None,
         sample: Some(PerNode::from([(NodeId(memory_on), 100)])),
         sampled_at: Some(Nanos(9 * SECOND)),

@@ -83,6 +83,10 @@ fn nodes(text: &mut Text, view: &View) {
     text.by_node("quartierd_node_free_bytes", "bytes", "Free memory.", all, |node| {
         bytes(node.free)
     });
+    let help = "Free memory in blocks of 2 MiB and more, to which huge pages can move as they are.";
+    text.by_node("quartierd_node_free_huge_bytes", "bytes", help, all, |node| {
+        bytes(node.free_huge)
+    });
     text.by_node("quartierd_node_memory_bytes", "bytes", "Installed memory.", all, |node| {
         bytes(node.memory)
     });
@@ -201,6 +205,7 @@ mod tests {
             cpus: 2,
             memory: None,
             free: Some(Bytes(4096)),
+            free_huge: None,
             busy: None,
             allocated: Some(Allocated { local_pages: 1, other_pages: 3, missed_pages: 0 }),
             seen: NodeOverview::default(),
