@@ -56,7 +56,9 @@ fn check(kernel: &str) {
     // The kernel alone leaves a fifth to four fifths of them so: it brings a page to its thread, and then moves the thread.
     assert!(number("right") * 10 > number("pages") * 9, "{text}");
     assert!(!lines("said").is_empty(), "a split was decided: {text}");
-    assert!(lines("log").iter().any(|line| json(line)["outcome"]["threads_held"] == 8), "{text}");
+    // It is split as soon as it is known of half of its threads what they use.
+    let held = |line: &&str| json(line)["outcome"]["threads_held"].as_u64().unwrap_or(0);
+    assert!(lines("log").iter().any(|line| held(line) >= 4), "{text}");
     assert!(lines("replayed").iter().any(|line| line.ends_with("all the same")), "{text}");
     assert_eq!(lines("blind").len(), 1, "why it is not split is said: {text}");
     assert!(!text.contains("was wrong") && !text.contains("ended with"), "{text}");

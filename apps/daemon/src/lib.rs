@@ -20,8 +20,9 @@ Examples:
   systemctl reload quartierd    read the configuration again (SIGHUP); a bad one changes nothing
 
 Who may what: tasks of its own user need no privilege. For those of others, CAP_SYS_PTRACE lets it know where
-their memory is, CAP_SYS_NICE hold their threads; rules about environments need CAP_DAC_READ_SEARCH. It says
-what it lacks, and does the rest.
+their memory is, CAP_SYS_NICE hold their threads, CAP_PERFMON count their cache misses and see who uses which
+page; rules about environments need CAP_DAC_READ_SEARCH, rules about cpusets that their user may write the file
+cpuset.cpus of the control group. It says what it lacks, and does the rest.
 
 Exit status: 0 after a signal, or if the configuration is good; 1 if it could not go on, or not take everything
 back; 2 if something was refused.";

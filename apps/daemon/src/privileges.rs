@@ -6,10 +6,10 @@ use rustix::thread::{CapabilitySet, capabilities};
 /// A sentence for each capability that is missing, with what for.
 pub fn lacking(applies: bool, rules: &Rules) -> Vec<String> {
     let mine = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    lacking_of(mine, applies, rules)
+    lacking_of(mine, rustix::process::geteuid().is_root(), applies, rules)
 }
 
-fn lacking_of(mine: CapabilitySet, applies: bool, rules: &Rules) -> Vec<String> {
+fn lacking_of(mine: CapabilitySet, is_root: bool, applies: bool, rules: &Rules) -> Vec<String> {
     const REMEDY: &str = "run it as root, or as its systemd unit does";
     let wanted = [
         (
@@ -38,6 +38,15 @@ fn lacking_of(mine: CapabilitySet, applies: bool, rules: &Rules) -> Vec<String> 
                 .to_owned(),
         );
     }
+    // Files of control groups are root's.
+    let writes_groups = is_root || mine.contains(CapabilitySet::DAC_OVERRIDE);
+    if applies && !rules.cpuset.is_empty() && !writes_groups {
+        sentences.push(
+            "without being root it may write cpuset.cpus of a control group only where that file is its user's (chown \
+             it when the group is made); elsewhere threads are held one by one, whatever rules tasks.cpuset say"
+                .to_owned(),
+        );
+    }
     sentences
 }
 
@@ -49,7 +58,7 @@ mod tests {
 
     /// The words after "without" of each sentence.
     fn missing(mine: CapabilitySet, applies: bool, rules: &Rules) -> Vec<String> {
-        let sentences = lacking_of(mine, applies, rules);
+        let sentences = lacking_of(mine, false, applies, rules);
         let first = |text: &String| text.split(' ').nth(1).unwrap_or_default().to_owned();
         sentences.iter().map(first).collect()
     }
@@ -63,6 +72,17 @@ mod tests {
         assert_eq!(missing(none, false, &rules), ["CAP_SYS_PTRACE"]);
         assert_eq!(missing(ptrace, true, &rules), ["CAP_SYS_NICE"]);
         assert!(missing(ptrace | nice, true, &rules).is_empty());
+    }
+
+    #[test]
+    fn rules_about_cpusets_need_their_files() {
+        let who = Who { name: Some("x".to_owned()), ..Who::default() };
+        let rules = Rules { cpuset: vec![who], ..Rules::default() };
+        let unit = CapabilitySet::SYS_PTRACE | CapabilitySet::SYS_NICE;
+        assert_eq!(missing(unit, true, &rules), ["being"]);
+        assert!(missing(unit, false, &rules).is_empty(), "a dry run writes none");
+        assert!(lacking_of(unit, true, true, &rules).is_empty());
+        assert!(missing(unit | CapabilitySet::DAC_OVERRIDE, true, &rules).is_empty());
     }
 
     #[test]

@@ -23,7 +23,7 @@ const HELP: &[&str] = &[
     "Keys",
     "  up, down, j, k       select a task; Page up, Page down, Home and End go farther",
     "  Enter, e             explain it, as `quartier explain` does",
-    "  s                    sort: by running, running away from memory, speed-up, memory, name, PID",
+    "  s                    sort: by running, running away from memory, speed-up, contention, memory, name, PID",
     "  p                    pause: nothing is asked of quartierd until it is pressed again",
     "  q, Esc               close this; quit",
     "Nodes",
