@@ -64,6 +64,8 @@ servers_folder=target/servers
 
 has_servers() {
     { has postgres || [ -e "$servers_folder/usr/lib/postgresql" ] || [ -e /usr/lib/postgresql ]; } &&
+        { has mariadbd || [ -e "$servers_folder/usr/sbin/mariadbd" ]; } &&
+        { has sysbench || [ -e "$servers_folder/usr/bin/sysbench" ]; } &&
         { has memcached || [ -e "$servers_folder/usr/bin/memcached" ]; } &&
         { has apache2 || [ -e "$servers_folder/usr/sbin/apache2" ]; } &&
         { has nginx || [ -e "$servers_folder/usr/sbin/nginx" ]; } &&
@@ -71,12 +73,12 @@ has_servers() {
 }
 
 fetch_servers() {
-    servers=$(apt-get install --simulate --no-install-recommends postgresql memcached apache2-bin apache2-utils \
-        nginx-light php-fpm |
+    servers=$(apt-get install --simulate --no-install-recommends postgresql mariadb-server-core \
+        mariadb-client-core sysbench memcached apache2-bin apache2-utils nginx-light php-fpm |
         awk '$1 == "Inst" { print $2 }')
     # shellcheck disable=SC2086 # A list of packages.
     unpack "$servers_folder" $servers ||
-        echo "quartier: PostgreSQL, memcached, Apache, nginx and PHP could not be fetched: \`cargo xtask servers\` and the tests of recipes need them" >&2
+        echo "quartier: PostgreSQL, MariaDB, memcached, Apache, nginx and PHP could not be fetched: \`cargo xtask servers\` and the tests of recipes need them" >&2
 }
 
 # Debian's compiler wants Debian's cargo and tools; where rustup's is there, its tools are rustup's.

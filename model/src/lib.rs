@@ -30,8 +30,8 @@ pub use machine::{
 pub use plan::{Factors, Intensity, Kind, Left, Outcome, Pages, Plan, Refusal, Step, Trigger, Why};
 pub use profile::{Event, Frame, Happening, KERNEL_MODULE, Recording, Touch};
 pub use snapshot::{
-    FaultsSeen, NodeSeen, PerNode, ProcessSeen, SESSION_MEMORY, Snapshot, Standing, Task, TaskId,
-    ThreadSeen,
+    FaultsSeen, NodeSeen, PerNode, ProcessSeen, SESSION_MEMORY, Snapshot, Standing,
+    TREE_OF_MACHINE, Task, TaskId, ThreadSeen,
 };
 pub use synthetic::{SyntheticError, SyntheticSpec};
 pub use units::{Bytes, Capacity, Distance, Nanos, ParseBytesError};

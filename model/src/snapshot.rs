@@ -40,6 +40,9 @@ pub struct Task {
 /// The name of the memory that all processes of a `quartier run` map.
 pub const SESSION_MEMORY: &str = "quartier-session";
 
+/// Where the decision tree of the machine is, which programs map that count themselves in it.
+pub const TREE_OF_MACHINE: &str = "/dev/shm/quartier";
+
 /// So many of something on each node. Nodes with none are left out.
 pub type PerNode = BTreeMap<NodeId, u64>;
 
@@ -105,6 +108,9 @@ pub struct ProcessSeen {
     pub age: Nanos,
     /// Whether it may be placed.
     pub standing: Standing,
+    /// Whether it counts its threads in the machine's decision tree.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts_itself: bool,
     /// The node that the administrator wants it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<NodeId>,
@@ -311,6 +317,7 @@ mod tests {
             name: "x".to_owned(),
             age: Nanos(3),
             standing,
+            counts_itself: false,
             pin: None,
             cpus: None,
             mems: None,

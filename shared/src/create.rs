@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use quartier_decide::dqdt::Tree;
-use rustix::fs::MemfdFlags;
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::layout::{
@@ -54,6 +54,7 @@ impl SharedTree {
             .and_then(|()| Self::of_files(tree_file, threads_file, directory))
             .and_then(|made| {
                 place::on_nodes(&made);
+                allocate(&made, directory)?;
                 rename(&paths[1], &directory.join(THREADS_FILE))?;
                 rename(&paths[0], &directory.join(TREE_FILE))?;
                 Ok(made)
@@ -151,6 +152,16 @@ impl Mark {
         bytes.extend(self.file_bytes.to_le_bytes());
         bytes
     }
+}
+
+/// Takes all memory that both files will ever need, each page from the node that it is bound to: where the tmpfs is full later,
+/// whoever touches a page that is not there would end (SIGBUS).
+fn allocate(shared: &SharedTree, directory: &Path) -> Result<(), SharedError> {
+    for mapping in [&shared.resources, &shared.threads] {
+        let all = fallocate(mapping.file(), FallocateFlags::empty(), 0, mapping.len() as u64);
+        all.map_err(|errno| os("take memory in", directory, errno.into()))?;
+    }
+    Ok(())
 }
 
 fn make(path: &Path, mode: u32) -> io::Result<File> {

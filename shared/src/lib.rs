@@ -27,7 +27,7 @@ mod owner;
 mod place;
 mod user;
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -199,6 +199,17 @@ impl SharedTree {
     pub fn threads_mode(&self) -> Option<u32> {
         let metadata = self.threads.file().metadata().ok()?;
         Some(metadata.permissions().mode() & 0o777)
+    }
+
+    /// Whether its files have all the memory that they need, whatever others fill.
+    #[must_use]
+    pub fn is_allocated(&self) -> bool {
+        const BLOCK_BYTES: u64 = 512;
+        let is_whole = |mapping: &Mapping| {
+            let metadata = mapping.file().metadata();
+            metadata.is_ok_and(|metadata| metadata.blocks() * BLOCK_BYTES >= mapping.len() as u64)
+        };
+        is_whole(&self.resources) && is_whole(&self.threads)
     }
 
     /// Enters this process into the ledger. `None` when it may only read, or the ledger is full even

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use quartier_decide::dqdt::Tree;
+use quartier_model::TREE_OF_MACHINE;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::create::os;
@@ -21,7 +22,7 @@ const MAKING_FILE: &str = "making";
 /// The tree that an administrator (or the daemon) makes for the whole machine.
 #[must_use]
 pub fn system_directory() -> PathBuf {
-    PathBuf::from("/dev/shm/quartier")
+    PathBuf::from(TREE_OF_MACHINE)
 }
 
 /// The tree that a user's own programs share where there is no other.

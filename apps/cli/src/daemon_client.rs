@@ -13,7 +13,7 @@ use thiserror::Error;
 use ureq::Agent;
 
 /// Where `quartierd` is if nobody says otherwise.
-const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7117);
+pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7117);
 /// An answer is no longer: a view of fifty thousand processes is half of it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Of what is no answer so much is quoted.
@@ -31,7 +31,7 @@ pub struct Where {
 }
 
 /// An address and a port on loopback.
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     let localhost = text.strip_prefix("localhost:").map(|port| format!("{}:{port}", ADDRESS.ip()));
     let address: SocketAddr = localhost.as_deref().unwrap_or(text).parse().map_err(|_| {
         format!("give an address and a port on loopback, as {ADDRESS}, where quartierd listens")
@@ -92,6 +92,11 @@ impl Daemon {
     /// Asks nobody yet.
     pub fn new(at: SocketAddr) -> Self {
         Self::bounded(at, ANSWER_WITHIN, ANSWER_BYTES_MAX)
+    }
+
+    /// Waits for no answer longer than this.
+    pub fn within(at: SocketAddr, answer_within: Duration) -> Self {
+        Self::bounded(at, answer_within, ANSWER_BYTES_MAX)
     }
 
     fn bounded(at: SocketAddr, answer_within: Duration, answer_bytes_max: u64) -> Self {
@@ -243,8 +248,8 @@ mod tests {
         assert!(matches!(answered(ok(&other.to_string())), AskError::OtherFormat { .. }));
         // Nothing else of it need be as it is now.
         assert!(matches!(answered(ok("{\"format\": 9}")), AskError::OtherFormat { format: 9, .. }));
-        for text in
-            ["", "\u{1b}[2J", "{}", "null", "[1, 2", "{\"format\": 1}", &"[".repeat(100_000)]
+        let only_the_format = format!("{{\"format\": {VIEW_FORMAT}}}");
+        for text in ["", "\u{1b}[2J", "{}", "null", "[1, 2", &only_the_format, &"[".repeat(100_000)]
         {
             let why = answered(ok(text));
             assert!(matches!(why, AskError::NoDaemon { .. }), "{text:.20}: {why}");

@@ -126,7 +126,7 @@ fn check_metrics(lines: &[&str]) {
 /// On request, as `QUARTIER_TEST_KERNELS=all`: what differs between kernels is tested in `daemon.rs` and `faults.rs`.
 #[test]
 fn an_operator_can_count_on_it_on_6_1() {
-    if !std::env::var_os("QUARTIER_TEST_KERNELS").is_some_and(|kernels| kernels == "all") {
+    if std::env::var_os("QUARTIER_TEST_KERNELS").is_none_or(|kernels| kernels != "all") {
         println!("skipped: only with QUARTIER_TEST_KERNELS=all");
         return;
     }

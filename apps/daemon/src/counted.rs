@@ -76,6 +76,11 @@ impl Counted {
         is_new.then_some(sentence)
     }
 
+    /// Half of the records are left to programs that count themselves.
+    fn records_max(&self) -> usize {
+        Ledger::nr_records(&self.tree) / 2
+    }
+
     fn count(&mut self, machine: &Machine, snapshot: &Snapshot) {
         let Some(member) = &self.member else { return };
         let (Some(ledger), Some(me)) = (member.shared().ledger(), member.process()) else { return };
@@ -95,9 +100,9 @@ impl Counted {
                 false
             }
         });
-        self.records.extend(
-            wanted.into_iter().filter_map(|(thread, cpu)| counted(ledger, me, thread, cpu)),
-        );
+        let left = self.records_max().saturating_sub(self.records.len());
+        let more = wanted.into_iter().filter_map(|(thread, cpu)| counted(ledger, me, thread, cpu));
+        self.records.extend(more.take(left));
     }
 }
 
@@ -130,7 +135,15 @@ fn join(directory: &Path, tree: &Tree) -> anyhow::Result<Option<Member>> {
          quartierd is in",
         directory.display()
     );
-    Ok(Some(Member::enter(Found::Shared(shared))))
+    ensure!(
+        shared.is_allocated(),
+        "{} was made by an older `quartier tree serve`, which did not take all memory that it needs: where /dev/shm is full that \
+         would end quartierd; make it anew",
+        directory.display()
+    );
+    let member = Member::enter(Found::Shared(shared));
+    ensure!(member.process().is_some(), "too many programs are in {} already", directory.display());
+    Ok(Some(member))
 }
 
 /// Whether its tree is the one that others find.
@@ -140,12 +153,12 @@ fn is_in(member: &Member, directory: &Path) -> bool {
     matches!((threads.metadata(), now), (Ok(own), Ok(now)) if (own.ino(), own.dev()) == (now.ino(), now.dev()))
 }
 
-/// Threads that ran or waited for half of the time, and where each is to be counted. Whoever runs under `quartier run` counts
-/// itself; of whom it is not known whether he does, nothing is counted.
+/// Threads that ran or waited for half of the time, and where each is to be counted; not those of programs that count themselves in
+/// this tree, or of runs, which count theirs there if they may. Of whom it is not known whether he does, nothing is counted.
 fn wanted(machine: &Machine, snapshot: &Snapshot) -> BTreeMap<TaskId, CpuId> {
     let is_counted = |process: &&ProcessSeen| {
-        process.sample.is_some()
-            && !matches!(process.standing, Standing::UnderRun | Standing::Watcher)
+        let counts_itself = process.counts_itself || process.standing == Standing::UnderRun;
+        process.sample.is_some() && !counts_itself && process.standing != Standing::Watcher
     };
     let threads = snapshot.processes.iter().filter(is_counted).flat_map(|process| &process.threads);
     let is_busy = |thread: &&ThreadSeen| 2 * (thread.ran + thread.waited).0 >= snapshot.window.0;
@@ -198,6 +211,7 @@ mod tests {
             name: "x".to_owned(),
             age: Nanos(SECOND),
             standing,
+            counts_itself: false,
             pin: None,
             cpus: None,
             mems: None,
@@ -223,8 +237,12 @@ mod tests {
     }
 
     fn world(mode: u32) -> (tempfile::TempDir, Machine, Counted) {
+        world_of(mode, 2)
+    }
+
+    fn world_of(mode: u32, cpus_per_node: u32) -> (tempfile::TempDir, Machine, Counted) {
         let directory = tempfile::tempdir().unwrap();
-        let machine = SyntheticSpec::uniform(4, 2).machine().unwrap();
+        let machine = SyntheticSpec::uniform(4, cpus_per_node).machine().unwrap();
         let options = Create { threads_mode: mode, ..Create::default() };
         SharedTree::create(directory.path(), &Tree::build(&machine), &options).unwrap();
         let counted = Counted::below(directory.path().to_owned(), &machine);
@@ -238,11 +256,16 @@ mod tests {
             process(Standing::Free, vec![thread(1, 90, cpu, held), thread(2, 20, 4, None)])
         };
         let run = || process(Standing::UnderRun, vec![thread(9, 100, 7, None)]);
+        let of_tree = || ProcessSeen {
+            counts_itself: true,
+            ..process(Standing::Free, vec![thread(11, 100, 6, None)])
+        };
         let unknown = || ProcessSeen {
             sample: None,
             ..process(Standing::Free, vec![thread(5, 100, 7, None)])
         };
-        let said = counted.renew(&machine, &seen(1, vec![busy(2, None), run(), unknown()]));
+        let said =
+            counted.renew(&machine, &seen(1, vec![busy(2, None), run(), of_tree(), unknown()]));
         assert!(said.unwrap().contains("are counted in the decision tree"));
         assert_eq!(
             on_nodes(directory.path()),
@@ -261,6 +284,14 @@ mod tests {
         assert_eq!(on_nodes(directory.path()), [1, 0, 0, 0]);
         drop(counted);
         assert_eq!(on_nodes(directory.path()), [0; 4]);
+    }
+
+    #[test]
+    fn half_of_the_records_are_left_to_others() {
+        let (directory, machine, mut counted) = world_of(0o600, 64);
+        let crowd = |id| process(Standing::Free, vec![thread(id, 100, id % 256, None)]);
+        counted.renew(&machine, &seen(1, (1..4000).map(crowd).collect()));
+        assert_eq!(on_nodes(directory.path()).iter().sum::<u32>(), 2048);
     }
 
     #[test]
@@ -284,7 +315,11 @@ mod tests {
         let (directory, machine, mut counted) = world(0o666);
         let busy = || vec![process(Standing::Free, vec![thread(1, 90, 2, None)])];
         let said = counted.renew(&machine, &seen(1, busy())).unwrap();
-        assert!(said.contains("--threads-mode 660"), "{said}");
+        assert!(
+            said.contains("threads are counted in no decision tree")
+                && said.contains("--threads-mode 660"),
+            "{said}"
+        );
         assert_eq!(counted.renew(&machine, &seen(30, busy())), None, "it is said once");
         assert_eq!(on_nodes(directory.path()), [0; 4]);
     }

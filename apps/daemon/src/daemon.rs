@@ -49,7 +49,7 @@ pub struct Daemon {
     /// As they were said last.
     counting: Counting,
     working_sets: WorkingSets,
-    unread: Option<String>,
+    is_unread: bool,
     pacer: Pacer,
     began: Instant,
 }
@@ -84,7 +84,7 @@ impl Daemon {
             board: Board::new(),
             counting: Counting::default(),
             working_sets: WorkingSets::default(),
-            unread: None,
+            is_unread: false,
             pacer: Pacer::new(),
             began: Instant::now(),
         };
@@ -213,10 +213,11 @@ impl Daemon {
             self.working_sets = self.monitor.working_sets();
             say::sentence(&self.working_sets.to_string());
         }
-        if self.monitor.unread() != self.unread.as_deref() {
-            self.unread = self.monitor.unread().map(str::to_owned);
-            say::sentence(&match &self.unread {
-                Some(what) => format!("{what}; what it would say is unknown until then"),
+        // What is quoted of a file may be another at each look.
+        if self.monitor.unread().is_some() != self.is_unread {
+            self.is_unread = !self.is_unread;
+            say::sentence(&match self.monitor.unread() {
+                Some(what) => format!("{what}; what it would say is unknown until it can be read"),
                 None => "all of the machine can be read again".to_owned(),
             });
         }

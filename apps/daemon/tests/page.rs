@@ -190,8 +190,10 @@ fn a_machine_of_four_nodes_is_drawn_with_the_kernels_numbers() {
         for (to, cell) in cells.iter().enumerate() {
             let cpus = flows[from][to];
             assert!(cell.contains(&format!(">{cpus:.2}<")), "{cell}");
-            let is_drawn = cell.contains("background");
-            assert!(is_drawn || cpus == 0.0, "{from} to {to}, of {most}: {cell}");
+            // As strong as a part of the most.
+            let opacity = format!("{:.2}", 0.75 * cpus / most);
+            let opacity = opacity.trim_end_matches('0').trim_end_matches('.');
+            assert!(cell.contains(&format!(", {opacity})")), "{from} to {to}, {opacity}: {cell}");
         }
     }
     let points: Vec<&str> = between(&page, "<polyline points=\"", "\"").split(' ').collect();

@@ -153,8 +153,9 @@ pub fn passes(why: Why, process: &Terms<'_>, sight: &Sight<'_>) -> Option<Nanos>
 }
 
 impl Judgement {
-    /// Of what a process was given, `then` being the pressure that there will be. Its pages stay where that
-    /// pays and moving them does not.
+    /// Of what a process was given, `then` being the pressure that there will be. Its pages come along if that pays for itself,
+    /// beside what threads alone would gain. If it would, but others' pages move at the moment, threads do not go ahead: that would
+    /// take them from their memory.
     pub fn of(
         sight: &Sight<'_>,
         process: &Terms<'_>,
@@ -172,13 +173,27 @@ impl Judgement {
             bytes - known.stays_at(sight.snapshot.at)
         };
         let moves = bytes.0 as f64 > process.resident.0 as f64 * PAGES_ELSEWHERE_MIN;
-        let pays = |judgement: &Self| judgement.verdict(sight, process).is_ok();
         let without = Self::moving(sight, process, given, then, None);
         if !moves {
             return without;
         }
         let with_pages = Self::moving(sight, process, given, then, Some(bytes));
-        if pays(&without) && !pays(&with_pages) { without } else { with_pages }
+        let by_pages = with_pages.step.gain - without.step.gain;
+        let is_pinned = process.seen.pin.is_some();
+        let pays_itself = is_pinned
+            || by_pages >= sight.settings().gain_min
+                && with_pages.pays_after(by_pages) <= sight.settings().payback;
+        match (without.verdict(sight, process), with_pages.verdict(sight, process)) {
+            (Ok(()), Ok(())) if !pays_itself => without,
+            (Ok(()), Err(Why::OthersMove)) if pays_itself => with_pages,
+            (Ok(()), Err(_)) => without,
+            _ => with_pages,
+        }
+    }
+
+    /// After so long a gain has paid for the pages.
+    fn pays_after(&self, gain: f64) -> Nanos {
+        Nanos((self.step.cost.0 as f64 / gain) as u64)
     }
 
     /// The same if so much of its memory moves with it.
@@ -264,7 +279,7 @@ impl Judgement {
         if self.step.pages != Pages::Stay && sight.is_disturbed {
             return Err(Why::OthersMove);
         }
-        let after = Nanos((self.step.cost.0 as f64 / self.step.gain) as u64);
+        let after = self.pays_after(self.step.gain);
         let pressure = sight.snapshot.kernel.and_then(|kernel| kernel.memory_pressure());
         if self.step.pages != Pages::Stay && pressure.is_some_and(|part| part > SCARCE_FROM) {
             return Err(Why::MemoryScarce);

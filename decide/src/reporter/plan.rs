@@ -111,7 +111,8 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Gives a place to each whose fate is open; the pressure that there will be, and the places.
+    /// Gives a place to each whose fate is open; the pressure that there will be, and the places. Whoever is well placed, but held
+    /// nowhere, has its place from the kernel, which may take it elsewhere: that is in nobody's way who has more memory there.
     fn arrange(&self, fates: &[Fate]) -> (Pressure, Vec<GivenTo>) {
         let fair = self.pressure.fair();
         let mut arrangement = Arrangement::new(self, self.tree, fair);
@@ -119,6 +120,7 @@ impl<'a> Sight<'a> {
         for (at, (process, fate)) in self.all.iter().zip(fates).enumerate() {
             match fate {
                 Fate::Open => open.push(at),
+                Fate::Kept(Why::WellPlaced, _) if process.is_left_to_kernel() => open.push(at),
                 Fate::Kept(..) | Fate::Moved(_) => arrangement.keep(process),
             }
         }
@@ -132,6 +134,10 @@ impl<'a> Sight<'a> {
         });
         let mut givens = Vec::new();
         open.retain(|&at| {
+            if !matches!(fates[at], Fate::Open) {
+                arrangement.keep(&self.all[at]);
+                return false;
+            }
             let given = arrangement.place_at_home(&self.all[at]);
             let is_homeless = given.is_none();
             givens.extend(given.map(|given| (at, Ok(given))));

@@ -60,6 +60,7 @@ impl Explanation {
             seen: seen.cloned(),
             absent: None,
             held_on: Vec::new(),
+            starter_held_on: Vec::new(),
             events: events.cloned().collect(),
         }
     }

@@ -119,6 +119,12 @@ impl<'a> Terms<'a> {
         self.active().filter(|thread| thread.is_free)
     }
 
+    /// Whether nobody holds it anywhere, and the kernel may take it to any CPU.
+    pub fn is_left_to_kernel(&self) -> bool {
+        let is_so = |thread: &ThreadTerms<'_>| thread.is_free && thread.seen.held_on.is_none();
+        self.seen.pin.is_none() && self.active().all(is_so)
+    }
+
     /// Whether the administrator wants it on a node where not all of it is held.
     pub fn is_off_its_pin(&self) -> bool {
         let is_off = |pin| self.seen.free_threads().any(|thread| thread.held_on != Some(pin));

@@ -185,6 +185,52 @@ fn of_a_process_only_the_threads_are_held_that_nobody_placed() {
 }
 
 #[test]
+fn pages_that_hardly_matter_do_not_come_along() {
+    // Both wait for a CPU at home, and would not elsewhere: that is most of a CPU. What their pages add to it is more for who has more.
+    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
+    for (mib, come_along) in [(64, false), (4096, true)] {
+        let mut waits = process(&[(0, mib)], &[0]);
+        waits.threads[0].held_on = Some(NodeId(0));
+        (waits.threads[0].ran_percent, waits.threads[0].waited_percent) = (20, 80);
+        let world = World::new(4, 2, vec![busy(0), busy(1), waits]);
+        let settings = Settings { gain_min: 0.3, ..Settings::default() };
+        let mut reporter = Reporter::new(world.machine.clone(), settings, State::default());
+        let plan = reporter.plan(vec![Trigger::Changed], &world.snapshot());
+        assert_eq!(plan.steps.len(), 1, "{plan:?}");
+        assert_eq!(plan.steps[0].pages != Pages::Stay, come_along, "{plan:?}");
+    }
+}
+
+#[test]
+fn threads_do_not_leave_their_memory_ahead_of_pages_that_have_to_wait() {
+    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
+    let far = |cpu| process(&[(0, 100)], &[cpu]);
+    // The pages of one move, and nothing came of it yet.
+    let mut world = World::new(4, 2, vec![busy(0), busy(1), far(4)]);
+    let mut reporter = world.reporter();
+    let first = reporter.plan(vec![Trigger::Changed], &world.snapshot());
+    assert!(first.steps.iter().any(|step| step.pages != Pages::Stay), "{first:?}");
+    // The other would gain a CPU elsewhere, and more with its memory.
+    let mut late = far(6);
+    (late.threads[0].ran_percent, late.threads[0].waited_percent) = (50, 50);
+    world.processes.push(late);
+    let snapshot = world.snapshot();
+    let plan = reporter.plan(vec![Trigger::Changed], &snapshot);
+    assert!(plan.steps.iter().all(|step| step.process != id(3)), "{plan:?}");
+    assert_eq!(why(&plan, 3), Why::OthersMove);
+}
+
+#[test]
+fn who_has_more_memory_at_home_gets_its_cpu_before_who_only_happens_to_be_there() {
+    // Nobody holds those two, and each has less there.
+    let passing = |cpu| process(&[(0, 32)], &[cpu]);
+    let mut world = World::new(4, 2, vec![passing(0), passing(1), process(&[(0, 256)], &[4])]);
+    let (plan, _) = first_plan(&mut world);
+    let step = plan.steps.iter().find(|step| step.process == id(2)).expect("it goes home");
+    assert_eq!((step.others, &step.pages), (Some(NodeId(0)), &Pages::Stay));
+}
+
+#[test]
 fn pages_do_not_leave_a_thread_that_stays_where_somebody_put_it() {
     let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     // The one that may be placed finds no CPU beside their memory; what it would gain the other would lose.

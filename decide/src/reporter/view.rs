@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{NodeOverview, Placed, Settings};
 
 /// The version of what is shown; raised when an older reader would go wrong.
-pub const VIEW_FORMAT: u32 = 1;
+pub const VIEW_FORMAT: u32 = 2;
 
 /// A machine, now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -212,6 +212,9 @@ pub struct Explanation {
     /// The kernel's numbers of the nodes on which threads of it are held, sleeping ones too.
     #[serde(default)]
     pub held_on: Vec<NodeOsId>,
+    /// Likewise of the nearest of those that started it, its parent, or its parent's, and so on, of whom any thread is held.
+    #[serde(default)]
+    pub starter_held_on: Vec<NodeOsId>,
     /// What was decided and done, the latest last; also to an earlier process that had its number.
     pub events: Vec<Event>,
 }

@@ -167,6 +167,7 @@ impl World {
             name: format!("p{at}"),
             age: process.age,
             standing: process.standing,
+            counts_itself: false,
             pin: process.pin,
             cpus: process.cpus.clone(),
             mems: None,

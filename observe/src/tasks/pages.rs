@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use quartier_model::SESSION_MEMORY;
+use quartier_model::{SESSION_MEMORY, TREE_OF_MACHINE};
 
 /// Bytes of a base page.
 pub const PAGE: u64 = 4096;
@@ -17,6 +17,8 @@ pub struct Mappings {
     nr_pages: u64,
     /// Whether the process is one of a `quartier run`.
     pub is_under_run: bool,
+    /// Whether it counts its threads in the machine's decision tree.
+    pub counts_itself: bool,
 }
 
 impl Mappings {
@@ -29,6 +31,7 @@ impl Mappings {
                 mappings.nr_pages += (end - start) / PAGE;
             }
             mappings.is_under_run |= is_session(line);
+            mappings.counts_itself |= is_tree(line);
         }
         mappings
     }
@@ -82,6 +85,14 @@ fn is_session(line: &[u8]) -> bool {
         .strip_suffix(b" (deleted)")
         .and_then(|line| line.strip_suffix(SESSION_MEMORY.as_bytes()));
     name.is_some_and(|line| line.ends_with(b" /memfd:"))
+}
+
+/// The file of the machine's decision tree in which threads are counted.
+fn is_tree(line: &[u8]) -> bool {
+    let folder = line
+        .strip_suffix(b"/threads")
+        .and_then(|line| line.strip_suffix(TREE_OF_MACHINE.as_bytes()));
+    folder.is_some_and(|before| before.ends_with(b" "))
 }
 
 /// The start of a mapping that has a policy of its own.
@@ -164,6 +175,20 @@ mod tests {
             "",
         ] {
             assert!(!is_under_run(other), "{other}");
+        }
+        let counts = |name: &str| {
+            Mappings::parse(
+                format!("7f400000-7f500000 rw-s 00000000 00:01 5    {name}\n").as_bytes(),
+            )
+            .counts_itself
+        };
+        assert!(counts("/dev/shm/quartier/threads"));
+        for other in [
+            "/dev/shm/quartier/tree",
+            "/x/dev/shm/quartier/threads",
+            "/dev/shm/quartier/threads (deleted)",
+        ] {
+            assert!(!counts(other), "{other}");
         }
     }
 

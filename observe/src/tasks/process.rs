@@ -486,6 +486,11 @@ impl Process {
             name: self.name.clone(),
             age,
             standing: standing.of_process,
+            counts_itself: self
+                .sample
+                .mappings
+                .as_ref()
+                .is_some_and(|mappings| mappings.counts_itself),
             pin: standing.pin.and_then(|os_id| machine.node_by_os_id(os_id)),
             cpus: standing.cpuset.cpus.clone(),
             mems: standing.cpuset.mems.as_ref().map(nodes),

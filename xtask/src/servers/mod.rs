@@ -22,7 +22,7 @@ const FOLDER: &str = "target/servers";
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Servers
-    #[arg(value_enum, value_name = "SERVER", default_values = ["postgresql", "memcached", "apache"])]
+    #[arg(value_enum, value_name = "SERVER", default_values = ["postgresql", "mariadb", "memcached", "apache"])]
     servers: Vec<Server>,
     /// Kernels
     #[arg(long, value_name = "KERNEL", value_delimiter = ',', default_value = "6.1,7.3")]
@@ -44,6 +44,7 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Server {
     Postgresql,
+    Mariadb,
     Memcached,
     Apache,
 }

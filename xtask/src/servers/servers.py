@@ -3,7 +3,7 @@ that brings them together. A line of JSON for each look at where its threads and
 
     servers.py CPUS_PER_NODE NODES SERVER SECONDS FOLDER COMMAND...
 
-SERVER is postgresql, memcached or apache, from the machine or FOLDER; COMMAND is the daemon, if there is one. It starts when the load has begun.
+SERVER is postgresql, mariadb, memcached or apache, from the machine or FOLDER; COMMAND is the daemon, if there is one. It starts when the load has begun.
 """
 import glob
 import json
@@ -35,7 +35,9 @@ CLIENTS = 4
 
 def run(command, **options):
     """Waits for a command, and ends with what it said if it fails."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    if "input" not in options:
+        options["stdin"] = subprocess.DEVNULL
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, **options)
     if done.returncode:
         sys.exit(f"{command[0]} ended with {done.returncode}: {done.stdout}")
@@ -86,6 +88,49 @@ class Postgresql:
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
+
+
+class Mariadb:
+    """sysbench's own mix of transactions, which writes (UNAS has MySQL beside Apache). All its memory is the own one of one process
+    with a thread for each client."""
+    port = 3306
+    TABLES = ["--tables=4", "--table-size=20000"]
+
+    def __init__(self):
+        base = next((root for root in (f"{FOLDER}/usr", "/usr") if os.path.exists(f"{root}/sbin/mariadbd")), None)
+        if not base:
+            sys.exit("MariaDB is not there")
+        self.base = base
+        # Nothing of the machine's configuration, and messages where they are.
+        own = ["--no-defaults", "--user=nobody", "--datadir=/tmp/data", f"--lc-messages-dir={base}/share/mysql"]
+        os.makedirs("/tmp/data")
+        os.chown("/tmp/data", NOBODY, NOBODY)
+        # mariadb-install-db does this, and more that a test has no need of.
+        tables = [f"{base}/share/mysql/{name}.sql" for name in ("mysql_system_tables", "mysql_system_tables_data")]
+        script = "CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket=NULL;\n" + "".join(map(read, tables))
+        run([f"{base}/sbin/mariadbd", *own, "--bootstrap", "--skip-grant-tables"], input=script)
+        self.process = serve([f"{base}/sbin/mariadbd", *own, f"--bind-address={HOST}", f"--port={self.port}",
+                              "--socket=/tmp/mariadb", "--skip-grant-tables", "--skip-networking=0",
+                              "--innodb-buffer-pool-size=128M", "--pid-file=/tmp/data/pid"])
+        wait_for(self.port)
+        run([f"{base}/bin/mariadb", "--no-defaults", "-h", HOST, "-P", str(self.port), "-u", "root", "-e",
+             "CREATE DATABASE sbtest"])
+        self.bench("prepare")
+
+    def bench(self, *what):
+        folder = next(filter(os.path.exists, (f"{FOLDER}/usr/share/sysbench", "/usr/share/sysbench")))
+        return run(["sysbench", f"{folder}/oltp_read_write.lua", f"--mysql-host={HOST}", f"--mysql-port={self.port}",
+                    "--mysql-user=root", *self.TABLES, *what], env={**os.environ, "LUA_PATH": f"{folder}/?.lua"})
+
+    def load(self):
+        said = self.bench("--db-ps-mode=disable", f"--threads={CLIENTS}", f"--time={SECONDS}", "run")
+        done = int(re.search(r"transactions: +(\d+)", said)[1])
+        # A deadlock between two clients is told to one of them, which begins once more: that is no failure.
+        failed = int(re.search(r"reconnects: +(\d+)", said)[1])
+        return done, failed
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
 
 
 class Memcached:
@@ -233,7 +278,7 @@ def left_behind(server):
 os.environ["PATH"] = f"{FOLDER}/usr/bin:{FOLDER}/usr/sbin:{os.environ['PATH']}"
 os.environ["LD_LIBRARY_PATH"] = f"{FOLDER}/usr/lib/x86_64-linux-gnu"
 os.chdir("/tmp")
-server = {"postgresql": Postgresql, "memcached": Memcached, "apache": Apache}[sys.argv[3]]()
+server = {"postgresql": Postgresql, "mariadb": Mariadb, "memcached": Memcached, "apache": Apache}[sys.argv[3]]()
 run_on(server.process.pid, FAR)
 answer, said = [], []
 load = threading.Thread(target=lambda: answer.extend(server.load()))

@@ -188,11 +188,12 @@ impl Scheduler {
         self.forget(task.process, task.thread)
     }
 
-    /// Somebody else places a process from now on: its threads keep what they have.
+    /// Somebody else places a process from now on: its group gets its CPUs back, its threads keep what they have.
     ///
     /// # Errors
     /// When the journal cannot be written.
     pub fn leave(&mut self, process: TaskId) -> Result<(), JournalError> {
+        self.widen(Some(process))?;
         let held: Vec<_> = self.holds().of(Some(process)).map(|(thread, _)| *thread).collect();
         held.into_iter().try_for_each(|thread| self.forget(process, thread))
     }

@@ -69,6 +69,23 @@ fn cpus(sleeper: &Sleeper) -> CpuList {
 }
 
 #[test]
+fn who_is_left_to_somebody_else_keeps_what_it_has_also_when_all_is_undone() {
+    let Some(scene) = Scene::new() else { return };
+    let mut scheduler = scene.scheduler();
+    let second = Sleeper::new();
+    scene.carry_out(&mut scheduler, Kind::Gather, Some(1));
+    let held = cpus(&scene.sleeper);
+    scheduler.leave(scene.task.process).unwrap();
+    assert!(scheduler.holds().is_empty());
+    scheduler.leave(second.task().process).unwrap();
+    let undone = scheduler.undo(|_| Ok(Vec::new()), |_| {}).unwrap();
+    assert_eq!((undone.threads, cpus(&scene.sleeper)), (0, held));
+    // Nor does whoever comes after know of it.
+    drop(scheduler);
+    assert!(scene.scheduler().holds().is_empty());
+}
+
+#[test]
 fn what_was_done_is_undone_also_by_whoever_comes_after() {
     let Some(scene) = Scene::new() else { return };
     let second = Sleeper::new();

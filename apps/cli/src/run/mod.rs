@@ -21,11 +21,11 @@ use quartier_model::{Bytes, CpuList, Machine, Nanos, NodeOsId};
 use quartier_observe::{Host, Pid};
 use quartier_session::{Config, CpuBits, Pin, Policy, Rung};
 
-use crate::daemon_client::Where;
 use crate::installed;
 use crate::numbers::number;
 use crate::say;
 use crate::strategy::StrategyOption;
+use inherited::AskOption;
 use options::{PinOption, PolicyOption, RungOption};
 use tree::{RunTree, TreeOption};
 
@@ -113,8 +113,10 @@ pub struct Args {
         allow_negative_numbers = true, value_parser = number(0..=u32::MAX)
     )]
     helper_idle_ms: u32,
-    #[command(flatten)]
-    daemon: Where,
+    /// Which quartierd is asked, if only the CPUs of one node are allowed, whether that is because it holds who starts this: then
+    /// all are used. off: none is [default: QUARTIER_DAEMON, or 127.0.0.1:7117]
+    #[arg(long, value_name = "ADDR|off")]
+    daemon: Option<AskOption>,
     /// Write the report as JSON to this file (- for standard error)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -137,11 +139,9 @@ impl Args {
         let host = Host::live();
         let machine = host.machine()?;
         let mut limits = host.process_limits(Pid::Own)?;
-        if self.why_not_placed().is_none()
-            && let Some(node) = inherited::widen(&machine, &limits.cpus, self.daemon.daemon)
-        {
+        if let Some(node) = inherited::widen(&machine, &limits.cpus, self.daemon) {
             self.say(&format!(
-                "quartierd holds who started this on node {}; the run may use all CPUs",
+                "quartierd holds who started this on node {}; the run may use all CPUs (--daemon off: not)",
                 node.0
             ));
             limits = host.process_limits(Pid::Own)?;

@@ -45,6 +45,7 @@ pub fn process(pid: u32, name: &str, memory_on: u32, runs_on: u32) -> ProcessSee
         name: name.to_owned(),
         age: Nanos(3600 * SECOND),
         standing: Standing::Free,
+        counts_itself: false,
         pin: None,
         cpus: None,
         mems: None,

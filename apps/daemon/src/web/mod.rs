@@ -4,18 +4,19 @@ mod metrics;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use axum::Router;
-use axum::extract::{Path, Request, State};
+use axum::extract::{self, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use quartier_decide::reporter::view::{Absent, Explanation};
 use quartier_model::TaskId;
-use quartier_observe::tasks::{Whose, whose};
+use quartier_observe::tasks::{Whose, parent, whose};
 
 use crate::board::{Board, Sheet};
 
@@ -23,6 +24,9 @@ use crate::board::{Board, Sheet};
 const ILL_AFTER: Duration = Duration::from_secs(5);
 /// What a viewer gets is not older.
 const FRESH: Duration = Duration::from_millis(100);
+
+/// So many are asked whether they are held: who started a process, who started that, and so on.
+const GENERATIONS_MAX: usize = 32;
 
 const PAGE: &str = include_str!("page.html");
 const NO_SUCH: &str = "there is: / /view.json /processes/PID /metrics /healthz\n";
@@ -117,7 +121,7 @@ async fn view(State(board): State<Board>) -> Result<Response, Response> {
 
 async fn process(
     State(board): State<Board>,
-    Path(pid): Path<String>,
+    extract::Path(pid): extract::Path<String>,
 ) -> Result<Response, Response> {
     let bad = || (StatusCode::BAD_REQUEST, "give the number of a process\n").into_response();
     let pid: u32 = pid.parse().map_err(|_| bad())?;
@@ -125,18 +129,25 @@ async fn process(
     Ok(axum::Json(explain(&sheet, pid)).into_response())
 }
 
-/// Of one that was not seen the kernel says which process it is of, and whether there is one.
+/// Of one that was not seen the kernel says which process it is of, and whether there is one; of all of them, who started them.
 fn explain(sheet: &Sheet, number: u32) -> Explanation {
-    let held_on = |pid| sheet.held.get(&pid).into_iter().flatten().copied().collect();
     let seen = Explanation::of(&sheet.view, &sheet.snapshot, number);
-    if let Some(process) = &seen.process {
-        return Explanation { held_on: held_on(process.placed.factors.process.id), ..seen };
-    }
-    let whose = whose(std::path::Path::new("/"), number);
-    let pid = whose.as_ref().map_or(number, |whose| whose.process.id);
-    let of_process = Explanation::of(&sheet.view, &sheet.snapshot, pid);
-    let absent = of_process.process.is_none().then(|| absent(whose, &sheet.watched));
-    Explanation { absent, held_on: held_on(pid), ..of_process }
+    let (pid, seen) = match &seen.process {
+        Some(process) => (process.placed.factors.process.id, seen),
+        None => {
+            let whose = whose(Path::new("/"), number);
+            let pid = whose.as_ref().map_or(number, |whose| whose.process.id);
+            let of_process = Explanation::of(&sheet.view, &sheet.snapshot, pid);
+            let absent = of_process.process.is_none().then(|| absent(whose, &sheet.watched));
+            (pid, Explanation { absent, ..of_process })
+        }
+    };
+    let held_on = |pid| sheet.held.get(&pid).into_iter().flatten().copied().collect();
+    let starters =
+        std::iter::successors(parent(Path::new("/"), pid), |pid| parent(Path::new("/"), *pid));
+    let held = starters.take(GENERATIONS_MAX).find(|pid| sheet.held.contains_key(pid));
+    let starter_held_on = held.map(held_on).unwrap_or_default();
+    Explanation { held_on: held_on(pid), starter_held_on, ..seen }
 }
 
 fn absent(whose: Option<Whose>, watched: &BTreeSet<TaskId>) -> Absent {
