@@ -11,7 +11,7 @@ const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 far=$3 side=$4
     cd /tmp && echo 0 > /proc/sys/kernel/numa_balancing
     cp /bin/dash driver
-    printf '[[tasks.pin]]\nwho = { name = "driver" }\nnode = 2\n' > config
+    printf 'monitor.pages_percent = 15\n[[tasks.pin]]\nwho = { name = "driver" }\nnode = 2\n' > config
     tree() { echo "$1 $($quartier tree show --json | tr -d '\n')"; }
     cpus() { grep Cpus_allowed_list /proc/$1/status | cut -f 2; }
     $quartier tree serve 2> served & serving=$!
