@@ -201,6 +201,14 @@ impl SharedTree {
         Some(metadata.permissions().mode() & 0o777)
     }
 
+    /// Whether whoever opens the tree of a directory now gets this one: it has not been made anew.
+    #[must_use]
+    pub fn is_in(&self, directory: &Path) -> bool {
+        let own = self.threads.file().metadata();
+        let now = std::fs::metadata(directory.join(open::THREADS_FILE));
+        matches!((own, now), (Ok(own), Ok(now)) if (own.ino(), own.dev()) == (now.ino(), now.dev()))
+    }
+
     /// Whether its files have all the memory that they need, whatever others fill.
     #[must_use]
     pub fn is_allocated(&self) -> bool {

@@ -14,6 +14,8 @@ use ureq::Agent;
 
 /// Where `quartierd` is if nobody says otherwise.
 pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7117);
+/// Who says otherwise for all commands.
+pub const ADDRESS_VARIABLE: &str = "QUARTIER_DAEMON";
 /// An answer is no longer: a view of fifty thousand processes is half of it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Of what is no answer so much is quoted.
@@ -26,7 +28,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 #[derive(Clone, Debug, clap::Args)]
 pub struct Where {
     /// Where quartierd listens, on loopback
-    #[arg(long, value_name = "ADDR", env = "QUARTIER_DAEMON", default_value_t = ADDRESS, value_parser = address)]
+    #[arg(long, value_name = "ADDR", env = ADDRESS_VARIABLE, default_value_t = ADDRESS, value_parser = address)]
     pub daemon: SocketAddr,
 }
 

@@ -13,6 +13,7 @@ const SCRIPT: &str = r#"
     cp /bin/dash driver
     printf 'monitor.pages_percent = 15\n[[tasks.pin]]\nwho = { name = "driver" }\nnode = 2\n' > config
     tree() { echo "$1 $($quartier tree show --json | tr -d '\n')"; }
+    threads() { $quartier tree show --json | grep -m 1 '"threads"' | tr -dc 0-9; }
     cpus() { grep Cpus_allowed_list /proc/$1/status | cut -f 2; }
     $quartier tree serve 2> served & serving=$!
     until [ -e /dev/shm/quartier/tree ]; do sleep 0.1; done
@@ -64,7 +65,7 @@ const SCRIPT: &str = r#"
     $quartierd --apply --journal journal --config config > said-again 2>&1 & daemon=$!
     for look in $(seq 20); do
         sleep 1
-        [ $($quartier tree show --json | grep -m 1 '"threads"' | tr -dc 0-9) -ge 4 ] && break
+        [ $(threads) -ge 4 ] && break
     done
     tree again
     kill -9 $daemon
@@ -72,7 +73,7 @@ const SCRIPT: &str = r#"
     # Whoever serves the tree looks for dead ones every ten ticks.
     for look in $(seq 30); do
         sleep 1
-        [ $($quartier tree show --json | grep -m 1 '"threads"' | tr -dc 0-9) = 1 ] && break
+        [ $(threads) = 1 ] && break
     done
     tree killed
     $quartier undo --journal journal > /dev/null
@@ -87,12 +88,9 @@ fn check(kernel: &str) {
         common::program("far"),
         common::program("side_by_side"),
     ];
-    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let script = common::SETTLE.to_owned() + SCRIPT;
-    let Some((text, said)) = common::script_in_guest(kernel, options, &script, programs) else {
+    let Some(text) = common::script_on_four_nodes(kernel, SCRIPT, programs) else {
         return;
     };
-    println!("kernel {kernel}: {said}\n{text}");
     let one = |word: &str| match common::lines(&text, word)[..] {
         [line] => line,
         ref lines => panic!("{word}: {lines:?}"),

@@ -61,11 +61,7 @@ const SCRIPT: &str = r#"
 
 fn run(kernel: &str) -> Option<String> {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("far")];
-    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let script = common::SETTLE.to_owned() + SCRIPT;
-    let (text, said) = common::script_in_guest(kernel, options, &script, programs)?;
-    println!("kernel {kernel}: {said}\n{text}");
-    Some(text)
+    common::script_on_four_nodes(kernel, SCRIPT, programs)
 }
 
 /// The CPUs that were set for a group, and those that its process may use.

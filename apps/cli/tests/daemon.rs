@@ -88,12 +88,9 @@ impl Answer {
 
 fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("far")];
-    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let script = common::SETTLE.to_owned() + SCRIPT;
-    let Some((text, said)) = common::script_in_guest(kernel, options, &script, programs) else {
+    let Some(text) = common::script_on_four_nodes(kernel, SCRIPT, programs) else {
         return;
     };
-    println!("kernel {kernel}: {said}");
     let answer = Answer(text);
     let (before, moved) = (answer.local("before"), answer.local("moved"));
     assert!(

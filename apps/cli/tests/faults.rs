@@ -89,11 +89,9 @@ const SCRIPT: &str = r#"
 fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd()];
     let programs = programs.into_iter().chain(["far", "forks"].map(common::program));
-    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let Some((text, said)) = common::script_in_guest(kernel, options, SCRIPT, programs) else {
+    let Some(text) = common::script_on_four_nodes(kernel, SCRIPT, programs) else {
         return;
     };
-    println!("kernel {kernel}: {said}\n{text}");
     let lines = |word: &str| common::lines(&text, word);
     for stage in ["start", "endings", "clocks", "offline", "cpuset", "full"] {
         let [state] = lines(stage)[..] else { panic!("{stage}: {text}") };

@@ -53,12 +53,9 @@ const SCRIPT: &str = r#"
 
 fn check(kernel: &str) {
     let programs = [common::quartier().clone(), common::quartierd(), common::program("far")];
-    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
-    let script = common::SETTLE.to_owned() + SCRIPT;
-    let Some((text, said)) = common::script_in_guest(kernel, options, &script, programs) else {
+    let Some(text) = common::script_on_four_nodes(kernel, SCRIPT, programs) else {
         return;
     };
-    println!("kernel {kernel}: {said}\n{text}");
     let lines = |word: &str| common::lines(&text, word);
     let cpus = |word: &str| lines(&format!("{word}-cpus"));
     let at_home = |word: &str| {
@@ -126,8 +123,7 @@ fn check_metrics(lines: &[&str]) {
 /// On request, as `QUARTIER_TEST_KERNELS=all`: what differs between kernels is tested in `daemon.rs` and `faults.rs`.
 #[test]
 fn an_operator_can_count_on_it_on_6_1() {
-    if std::env::var_os("QUARTIER_TEST_KERNELS").is_none_or(|kernels| kernels != "all") {
-        println!("skipped: only with QUARTIER_TEST_KERNELS=all");
+    if !common::asks_for_all_kernels() {
         return;
     }
     check("6.1");

@@ -230,8 +230,7 @@ fn pages_follow_their_threads_by_move_on_6_12() {
 /// Between two kernels of the same rung: on request, as `QUARTIER_TEST_KERNELS=all`.
 #[test]
 fn pages_follow_their_threads_by_move_on_7_2() {
-    if std::env::var_os("QUARTIER_TEST_KERNELS").is_none_or(|kernels| kernels != "all") {
-        println!("skipped: only with QUARTIER_TEST_KERNELS=all");
+    if !common::asks_for_all_kernels() {
         return;
     }
     check("7.2", &[pages_follow_their_threads(&["--policy next-touch"])]);

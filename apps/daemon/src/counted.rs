@@ -2,7 +2,6 @@
 //! themselves, go where CPUs are free of others too.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
@@ -23,8 +22,8 @@ pub struct Counted {
     records: BTreeMap<TaskId, (CpuId, RecordId)>,
     next_count: Nanos,
     next_look: Nanos,
-    /// What was said last of a tree that is of no use.
-    complaint: String,
+    /// What was said last, whether or not the tree is of use.
+    said: String,
 }
 
 impl Counted {
@@ -37,7 +36,7 @@ impl Counted {
             records: BTreeMap::new(),
             next_count: Nanos(0),
             next_look: Nanos(0),
-            complaint: String::new(),
+            said: String::new(),
         }
     }
 
@@ -55,7 +54,7 @@ impl Counted {
 
     fn look_for_tree(&mut self, at: Nanos) -> Option<String> {
         self.next_look = at + LOOK_EVERY;
-        if self.member.as_ref().is_some_and(|member| !is_in(member, &self.directory)) {
+        if self.member.as_ref().is_some_and(|member| !member.shared().is_in(&self.directory)) {
             (self.member, self.records) = (None, BTreeMap::new());
         }
         if let Some(member) = &self.member {
@@ -71,8 +70,8 @@ impl Counted {
             }
             Err(error) => format!("threads are counted in no decision tree: {error:#}"),
         };
-        let is_new = sentence != self.complaint;
-        self.complaint.clone_from(&sentence);
+        let is_new = sentence != self.said;
+        self.said.clone_from(&sentence);
         is_new.then_some(sentence)
     }
 
@@ -146,13 +145,6 @@ fn join(directory: &Path, tree: &Tree) -> anyhow::Result<Option<Member>> {
     Ok(Some(member))
 }
 
-/// Whether its tree is the one that others find.
-fn is_in(member: &Member, directory: &Path) -> bool {
-    let (_, threads) = member.shared().files();
-    let now = std::fs::metadata(directory.join("threads"));
-    matches!((threads.metadata(), now), (Ok(own), Ok(now)) if (own.ino(), own.dev()) == (now.ino(), now.dev()))
-}
-
 /// Threads that ran or waited for half of the time, and where each is to be counted; not those of programs that count themselves in
 /// this tree, or of runs, which count theirs there if they may. Of whom it is not known whether he does, nothing is counted.
 fn wanted(machine: &Machine, snapshot: &Snapshot) -> BTreeMap<TaskId, CpuId> {
@@ -180,49 +172,24 @@ fn cpu_of(machine: &Machine, thread: &ThreadSeen) -> Option<CpuId> {
 
 #[cfg(test)]
 mod tests {
-    use quartier_model::{NodeId, PerNode, SyntheticSpec};
+    use quartier_model::{NodeId, SyntheticSpec};
     use quartier_shared::Create;
 
     use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
+    use crate::made_up::{self, SECOND};
 
     fn thread(id: u32, percent: u64, cpu: u32, held_on: Option<u32>) -> ThreadSeen {
         ThreadSeen {
-            id: TaskId { id, start_ticks: 1 },
             ran: Nanos(SECOND / 100 * percent),
             waited: Nanos(0),
             cpu: Some(CpuId(cpu)),
-            found_on: PerNode::new(),
             held_on: held_on.map(NodeId),
-            standing: None,
-            touched: None,
-            llc_misses: None,
-            instructions: None,
-            cycles: None,
-            remote_reads: None,
-            faults: None,
+            ..made_up::thread(id, 0)
         }
     }
 
     fn process(standing: Standing, threads: Vec<ThreadSeen>) -> ProcessSeen {
-        ProcessSeen {
-            id: threads[0].id,
-            name: "x".to_owned(),
-            age: Nanos(SECOND),
-            standing,
-            counts_itself: false,
-            pin: None,
-            cpus: None,
-            mems: None,
-            resident: None,
-            working_set: None,
-            accessed_per_mille: None,
-            sample: Some(PerNode::new()),
-            sampled_at: None,
-            users: None,
-            threads,
-        }
+        ProcessSeen { standing, threads, ..made_up::process(1, "x", 0, 0) }
     }
 
     fn seen(at: u64, processes: Vec<ProcessSeen>) -> Snapshot {

@@ -15,6 +15,14 @@ pub struct Live<'a> {
     pub error: RefCell<Option<JournalError>>,
 }
 
+impl Live<'_> {
+    /// Keeps the first error; `None`: there is one, or no Scheduler.
+    fn ask<T>(&self, of: impl FnOnce(&mut Scheduler) -> Result<T, JournalError>) -> Option<T> {
+        let answer = of(&mut self.scheduler?.borrow_mut());
+        answer.map_err(|error| _ = self.error.borrow_mut().get_or_insert(error)).ok()
+    }
+}
+
 impl Kernel for Live<'_> {
     fn affinity(&self, tid: u32) -> Option<CpuList> {
         affinity_of(tid)
@@ -44,21 +52,12 @@ impl Kernel for Live<'_> {
     }
 
     fn owns(&self, task: &Task, affinity: &CpuList, whole: &CpuList) -> bool {
-        let Some(scheduler) = self.scheduler else { return false };
-        match scheduler.borrow_mut().owns(task, affinity, whole) {
-            Ok(owns) => owns,
-            Err(error) => {
-                self.error.borrow_mut().get_or_insert(error);
-                false
-            }
-        }
+        let owns = |scheduler: &mut Scheduler| scheduler.owns(task, affinity, whole);
+        self.ask(owns).unwrap_or(false)
     }
 
     fn leaves(&self, process: TaskId) {
-        let Some(scheduler) = self.scheduler else { return };
-        if let Err(error) = scheduler.borrow_mut().leave(process) {
-            self.error.borrow_mut().get_or_insert(error);
-        }
+        let _ = self.ask(|scheduler| scheduler.leave(process));
     }
 
     fn is_narrowed(&self, cgroup: &str) -> bool {

@@ -9,6 +9,9 @@ mod descriptors;
 mod history;
 mod live;
 mod log;
+#[cfg(test)]
+#[path = "../../cli/tests/made_up/mod.rs"]
+mod made_up;
 mod pace;
 mod privileges;
 mod say;

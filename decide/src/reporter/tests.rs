@@ -13,6 +13,11 @@ use super::log::{LOG_FORMAT, Line, Replay, Replayed};
 use super::world::{Process, SECOND, World, id, process, runs_on};
 use super::{Reporter, Settings, State};
 
+/// One that keeps a CPU busy on which somebody put it.
+fn busy(cpu: u32) -> Process {
+    Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) }
+}
+
 fn first_plan(world: &mut World) -> (Plan, Reporter) {
     let mut reporter = world.reporter();
     (world.step(&mut reporter), reporter)
@@ -187,7 +192,6 @@ fn of_a_process_only_the_threads_are_held_that_nobody_placed() {
 #[test]
 fn pages_that_hardly_matter_do_not_come_along() {
     // Both wait for a CPU at home, and would not elsewhere: that is most of a CPU. What their pages add to it is more for who has more.
-    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     for (mib, come_along) in [(64, false), (4096, true)] {
         let mut waits = process(&[(0, mib)], &[0]);
         waits.threads[0].held_on = Some(NodeId(0));
@@ -203,7 +207,6 @@ fn pages_that_hardly_matter_do_not_come_along() {
 
 #[test]
 fn threads_do_not_leave_their_memory_ahead_of_pages_that_have_to_wait() {
-    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     let far = |cpu| process(&[(0, 100)], &[cpu]);
     // The pages of one move, and nothing came of it yet.
     let mut world = World::new(4, 2, vec![busy(0), busy(1), far(4)]);
@@ -232,7 +235,6 @@ fn who_has_more_memory_at_home_gets_its_cpu_before_who_only_happens_to_be_there(
 
 #[test]
 fn pages_do_not_leave_a_thread_that_stays_where_somebody_put_it() {
-    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     // The one that may be placed finds no CPU beside their memory; what it would gain the other would lose.
     for (set_on, goes_along) in [(0, false), (5, true)] {
         let mut world =
@@ -247,7 +249,6 @@ fn pages_do_not_leave_a_thread_that_stays_where_somebody_put_it() {
 #[test]
 fn a_move_has_to_pay_within_the_life_that_can_be_expected() {
     // Its node has no CPU free, so its pages would have to move: 25,600 of 2 µs, for half a CPU's worth.
-    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     let young = |age| Process { age: Nanos(age), ..process(&[(0, 100)], &[4]) };
     for (age, is_moved) in [(SECOND / 50, false), (SECOND, true)] {
         let mut world = World::new(4, 2, vec![busy(0), busy(1), young(age)]);
@@ -266,7 +267,6 @@ fn a_move_has_to_pay_within_the_life_that_can_be_expected() {
 
 #[test]
 fn pages_of_a_process_with_too_many_are_not_asked_to_move() {
-    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     for (mib, is_moved) in [(4096, true), (4097, false)] {
         let mut world = World::new(4, 2, vec![busy(0), busy(1), process(&[(0, mib)], &[4])]);
         let (plan, _) = first_plan(&mut world);
@@ -416,7 +416,6 @@ fn no_more_pages_are_to_move_while_those_of_others_do() {
 
 #[test]
 fn pages_that_would_not_move_are_no_help_either() {
-    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     let locked = Process { moves: false, ..process(&[(0, 256)], &[4]) };
     let mut world = World::new(4, 2, vec![busy(0), busy(1), locked]);
     let mut reporter = world.reporter();
@@ -439,7 +438,6 @@ fn the_administrators_pin_comes_first() {
 
 #[test]
 fn nobody_goes_where_there_is_no_room() {
-    let busy = |cpu| Process { standing: Standing::AffinitySet, ..process(&[(0, 1)], &[cpu]) };
     let mut world = World::new(2, 2, vec![busy(0), busy(1), process(&[(0, 256)], &[2])]);
     world.free_mib = 200;
     let (plan, _) = first_plan(&mut world);

@@ -30,8 +30,9 @@ impl Mappings {
                 mappings.ranges.push((start / PAGE, mappings.nr_pages));
                 mappings.nr_pages += (end - start) / PAGE;
             }
-            mappings.is_under_run |= is_session(line);
-            mappings.counts_itself |= is_tree(line);
+            // What a run shares with its processes is a memfd, which has no name in any folder.
+            mappings.is_under_run |= has_name(line, &["/memfd:", SESSION_MEMORY, " (deleted)"]);
+            mappings.counts_itself |= has_name(line, &[TREE_OF_MACHINE, "/threads"]);
         }
         mappings
     }
@@ -79,20 +80,10 @@ impl Mappings {
     }
 }
 
-/// What a `quartier run` shares with its processes: a memfd, which has no name in any folder.
-fn is_session(line: &[u8]) -> bool {
-    let name = line
-        .strip_suffix(b" (deleted)")
-        .and_then(|line| line.strip_suffix(SESSION_MEMORY.as_bytes()));
-    name.is_some_and(|line| line.ends_with(b" /memfd:"))
-}
-
-/// The file of the machine's decision tree in which threads are counted.
-fn is_tree(line: &[u8]) -> bool {
-    let folder = line
-        .strip_suffix(b"/threads")
-        .and_then(|line| line.strip_suffix(TREE_OF_MACHINE.as_bytes()));
-    folder.is_some_and(|before| before.ends_with(b" "))
+/// Whether these parts are the name of what a line is about.
+fn has_name(line: &[u8], parts: &[&str]) -> bool {
+    let before = parts.iter().rev().try_fold(line, |line, part| line.strip_suffix(part.as_bytes()));
+    before.is_some_and(|before| before.ends_with(b" "))
 }
 
 /// The start of a mapping that has a policy of its own.

@@ -284,11 +284,10 @@ impl Process {
             }
             let stat = busy.read_stat(look.files, self.id.id, &mut may_open);
             let Some(stat) = stat else { continue };
-            let (class, faults, cpu) = (stat.class, stat.faults, stat.cpu);
-            busy.has_faulted(look.at, faults);
-            let Some(cpu) = look.machine.cpu_by_os_id(cpu) else { continue };
+            busy.has_faulted(look.at, stat.faults);
+            let Some(cpu) = look.machine.cpu_by_os_id(stat.cpu) else { continue };
             busy.was_on(cpu, look.machine.cpus()[cpu.index()].node);
-            busy.class = class;
+            busy.class = stat.class;
         }
         look.may_open -= spare - may_open;
         self.busy.len()

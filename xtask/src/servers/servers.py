@@ -100,7 +100,6 @@ class Mariadb:
         base = next((root for root in (f"{FOLDER}/usr", "/usr") if os.path.exists(f"{root}/sbin/mariadbd")), None)
         if not base:
             sys.exit("MariaDB is not there")
-        self.base = base
         # Nothing of the machine's configuration, and messages where they are.
         own = ["--no-defaults", "--user=nobody", "--datadir=/tmp/data", f"--lc-messages-dir={base}/share/mysql"]
         os.makedirs("/tmp/data")

@@ -35,7 +35,7 @@ impl FromStr for AskOption {
 impl AskOption {
     /// As the environment says, or where quartierd usually is. What the environment says wrongly is no reason not to run a program.
     fn usual() -> Self {
-        match std::env::var("QUARTIER_DAEMON") {
+        match std::env::var(daemon_client::ADDRESS_VARIABLE) {
             Ok(text) => text.parse().unwrap_or(Self::Nobody),
             Err(_) => Self::At(daemon_client::ADDRESS),
         }
@@ -46,9 +46,12 @@ impl AskOption {
 /// node that it was held on; `None`: nobody was held, or no `quartierd` answers.
 pub fn widen(machine: &Machine, own: &CpuList, ask: Option<AskOption>) -> Option<NodeOsId> {
     let AskOption::At(at) = ask.unwrap_or_else(AskOption::usual) else { return None };
+    if machine.nodes().len() == 1 {
+        return None;
+    }
     let whole = cpus_left_to(Path::new("/"), std::process::id());
     let limits = Limits::of(machine, own, whole.as_ref());
-    if machine.nodes().len() == 1 || limits.is_wide() {
+    if limits.is_wide() {
         return None;
     }
     let answer = Daemon::within(at, ANSWER_WITHIN).explanation(std::process::id()).ok()?;

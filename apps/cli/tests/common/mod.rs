@@ -97,6 +97,28 @@ pub fn script_in_guest(
     in_guest(kernel, options, shell.chain(given.into_iter().map(Into::into)))
 }
 
+/// The same for a script that may [settle](SETTLE), as root on four nodes of two CPUs; what it printed is told.
+pub fn script_on_four_nodes(
+    kernel: &str,
+    script: &str,
+    given: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Option<String> {
+    let options = ["--nodes", "4", "--cpus-per-node", "2", "--root", "--timeout", "300"];
+    let script = SETTLE.to_owned() + script;
+    let (text, said) = script_in_guest(kernel, options, &script, given)?;
+    println!("kernel {kernel}: {said}\n{text}");
+    Some(text)
+}
+
+/// Whether who runs the tests asks for kernels between the oldest and the newest too. Says so if not.
+pub fn asks_for_all_kernels() -> bool {
+    let asks = std::env::var_os("QUARTIER_TEST_KERNELS").is_some_and(|kernels| kernels == "all");
+    if !asks {
+        println!("skipped: only with QUARTIER_TEST_KERNELS=all");
+    }
+    asks
+}
+
 /// What follows a word on the lines that begin with it.
 pub fn lines<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ')).collect()
