@@ -26,7 +26,7 @@ const FD_FIRST_SHARE: i32 = 12;
 /// takes slowness for a fault; `panic=-1` makes a panic end QEMU instead of waiting.
 const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 loglevel=5 nokaslr mitigations=off nowatchdog \
                            rcupdate.rcu_cpu_stall_suppress=1 no_timer_check edd=off \
-                           random.trust_cpu=on 8250.nr_uarts=1";
+                           random.trust_cpu=on 8250.nr_uarts=1 cryptomgr.notests";
 
 /// The same for a processor that QEMU emulates: its clock is the host's, so that measuring and
 /// watching it costs seconds and finds nothing.

@@ -1,7 +1,8 @@
 //! What the instrument must know of the guest's kernel.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use crate::btf::Btf;
@@ -48,6 +49,46 @@ const fn fingerprint(text: &[u8]) -> u64 {
     hash
 }
 
+const SYMBOLS: &str = "proc/kallsyms";
+
+/// What is looked for among the kernel's symbols.
+const NAMES: [&str; 6] =
+    ["__switch_to", "wake_up_new_task", "release_task", "current_task", "cpu_number", "pcpu_hot"];
+
+/// The address of each of [`NAMES`], of those that the kernel has.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Symbols([Option<u64>; NAMES.len()]);
+
+impl Symbols {
+    /// Reads no further than the last that is wanted: there are two hundred thousand, and the kernel has to write out each.
+    fn read(mut table: impl BufRead) -> io::Result<Self> {
+        let (mut found, mut line) = (Self::default(), String::new());
+        while !found.is_complete() && table.read_line(&mut line)? > 0 {
+            found.take(&line);
+            line.clear();
+        }
+        Ok(found)
+    }
+
+    /// The first of a name counts.
+    fn take(&mut self, line: &str) {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            return;
+        };
+        if let Some(index) = NAMES.iter().position(|wanted| *wanted == name) {
+            self.0[index] = self.0[index].or(u64::from_str_radix(address, 16).ok());
+        }
+    }
+
+    /// Kernels 6.2 to 6.14 have the last, all others the two before.
+    fn is_complete(&self) -> bool {
+        let has = |index: usize| self.0[index].is_some();
+        (0..3).all(has) && (has(5) || (has(3) && has(4)))
+    }
+}
+
 /// Why the facts cannot be had.
 #[derive(Debug)]
 pub enum FactsError {
@@ -74,39 +115,21 @@ impl Facts {
     /// # Errors
     /// When the kernel is without type information, or its symbols are hidden from this user.
     pub fn read(root: &Path) -> Result<Self, FactsError> {
-        let read = |name: &str| {
-            let path = root.join(name);
-            fs::read(&path).map_err(|error| FactsError::Read(path.display().to_string(), error))
-        };
-        let symbols = read("proc/kallsyms")?;
+        let at = |name: &str| root.join(name);
+        let failed = |name: &str, error| FactsError::Read(at(name).display().to_string(), error);
+        let read = |name: &str| fs::read(at(name)).map_err(|error| failed(name, error));
+        let symbols = File::open(at(SYMBOLS)).and_then(|file| Symbols::read(BufReader::new(file)));
+        let symbols = symbols.map_err(|error| failed(SYMBOLS, error))?;
         let types = read("sys/kernel/btf/vmlinux")?;
         // The lab's kernels are told not to shuffle addresses, so that the number of levels of page
         // tables says where all memory is; the instrument finds no task if it is elsewhere.
         let levels_five = String::from_utf8_lossy(&read("proc/cpuinfo")?).contains(" la57");
-        Self::parse(&String::from_utf8_lossy(&symbols), &types, levels_five)
+        Self::of(&symbols, &types, levels_five)
     }
 
-    fn parse(symbols: &str, types: &[u8], levels_five: bool) -> Result<Self, FactsError> {
+    fn of(symbols: &Symbols, types: &[u8], levels_five: bool) -> Result<Self, FactsError> {
+        let Symbols(found) = symbols;
         let btf = Btf::parse(types).ok_or(FactsError::Missing("type information"))?;
-        let names = [
-            "__switch_to",
-            "wake_up_new_task",
-            "release_task",
-            "current_task",
-            "cpu_number",
-            "pcpu_hot",
-        ];
-        let mut found = [None; 6];
-        for line in symbols.lines() {
-            let mut words = line.split_ascii_whitespace();
-            let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next())
-            else {
-                continue;
-            };
-            if let Some(index) = names.iter().position(|wanted| *wanted == name) {
-                found[index] = found[index].or(u64::from_str_radix(address, 16).ok());
-            }
-        }
         let task = |member| btf.offset("task_struct", member).ok_or(FactsError::Missing("tasks"));
         // Kernels 6.2 to 6.14 had them together in one structure.
         let own = |symbol: Option<u64>, member, what| {
@@ -200,6 +223,24 @@ mod tests {
     fn texts_have_different_fingerprints() {
         assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fingerprint(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
+
+    #[test]
+    fn symbols_are_read_until_all_are_there() {
+        let text = "0000000000019160 A cpu_number\n000000000001fb80 A current_task\n\n\
+            ffffffff8102f240 T __switch_to\nffffffff81098c70 T release_task\n\
+            ffffffff810d4a90 T wake_up_new_task\nffffffff00000001 t release_task\t[module]\n";
+        let addresses = [0xffff_ffff_8102_f240, 0xffff_ffff_810d_4a90, 0xffff_ffff_8109_8c70];
+        let all = [addresses.map(Some), [Some(0x1_fb80), Some(0x1_9160), None]].concat();
+        let mut table = text.as_bytes();
+        assert_eq!(Symbols::read(&mut table).unwrap().0, *all);
+        assert!(table.starts_with(b"ffffffff00000001"), "nothing is read for nothing");
+        let hot = text.replace("A cpu_number", "A pcpu_hot").replace("A current_task", "A other");
+        assert!(Symbols::read(hot.as_bytes()).unwrap().is_complete());
+        // What is not there is looked for to the end; what is no table has none.
+        let none = text.replace("cpu_number", "other");
+        assert_eq!(Symbols::read(none.as_bytes()).unwrap().0[4], None);
+        assert_eq!(Symbols::read(&b"x\nzz T __switch_to\n"[..]).unwrap(), Symbols::default());
     }
 
     #[test]
