@@ -6,7 +6,7 @@
 // `roam`: the same, but each goes over the next one's part the next time.
 //
 // Checks every byte, then asks the kernel on which node each page lies, and prints one line of JSON:
-// pages, pages that lie on the node of the thread that worked on them, pages per node.
+// pages, pages that lie on the node of the thread that worked on them, pages per node. A pool does so after SIGUSR1 too, and goes on.
 // Exit status: 0, or 1 when a byte was wrong.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,11 +33,16 @@ static unsigned long wrong[THREADS_MAX];
 static pthread_barrier_t all_here;
 static int is_pool, roams, stop;
 static double seconds;
-static volatile sig_atomic_t is_told_to_end;
+static volatile sig_atomic_t is_told_to_end, is_asked;
 
 static void end_soon(int signal) {
     (void)signal;
     is_told_to_end = 1;
+}
+
+static void tell(int signal) {
+    (void)signal;
+    is_asked = 1;
 }
 
 static uint64_t expected(size_t word) { return word * 0x9E3779B97F4A7C15u + 1; }
@@ -84,6 +89,29 @@ static int is_over(uint64_t round, double began) {
     return over >= 0 && (all_there() || over >= 10);
 }
 
+// All others wait meanwhile, or are gone. Gives the number of wrong bytes.
+static unsigned long say(void) {
+    unsigned long pages = 0, right = 0, per_node[NODES_MAX] = {0}, all_wrong = 0;
+    for (size_t t = 0; t < nr_threads; t++) {
+        all_wrong += wrong[t];
+        for (size_t at = 0; at < words_per_thread * sizeof *data / PAGE; at++, pages++) {
+            int node = node_of_page[pages];
+            if (node >= 0 && node < NODES_MAX) per_node[node]++;
+            right += node == node_of_thread[t];
+        }
+    }
+    printf("{\"pages\": %lu, \"right\": %lu, \"right_percent\": %.2f, \"wrong_bytes\": %lu, \"pages_per_node\": [", pages,
+           right, 100.0 * (double)right / (double)pages, all_wrong);
+    int nodes = NODES_MAX;
+    while (nodes > 1 && !per_node[nodes - 1]) nodes--;
+    for (int n = 0; n < nodes; n++) printf("%s%lu", n ? ", " : "", per_node[n]);
+    printf("], \"node_of_thread\": [");
+    for (size_t t = 0; t < nr_threads; t++) printf("%s%d", t ? ", " : "", node_of_thread[t]);
+    printf("]}\n");
+    fflush(stdout);
+    return all_wrong;
+}
+
 static void *work(void *argument) {
     size_t me = (size_t)argument;
     unsigned cpu, node;
@@ -91,12 +119,17 @@ static void *work(void *argument) {
     double began = now();
     for (uint64_t round = 0; !stop; round++) {
         go_over(me, roams ? (me + round) % nr_threads : me, round);
+        syscall(SYS_getcpu, &cpu, &node, NULL);
+        node_of_thread[me] = (int)node;
         pthread_barrier_wait(&all_here);
+        if (me == 0 && is_asked) {
+            is_asked = 0;
+            all_there();
+            say();
+        }
         if (me == 0) stop = is_over(round, began);
         pthread_barrier_wait(&all_here);
     }
-    syscall(SYS_getcpu, &cpu, &node, NULL);
-    node_of_thread[me] = (int)node;
     return NULL;
 }
 
@@ -107,7 +140,7 @@ int main(int argc, char **argv) {
     is_pool = argc > 4 && (!strcmp(argv[3], "pool") || !strcmp(argv[3], "roam"));
     roams = is_pool && !strcmp(argv[3], "roam");
     seconds = argc > 4 ? strtod(argv[4], NULL) : 0;
-    if (is_pool) signal(SIGTERM, end_soon);
+    if (is_pool) signal(SIGTERM, end_soon), signal(SIGUSR1, tell);
     words_per_thread = bytes / sizeof *data / nr_threads / (PAGE / sizeof *data) * (PAGE / sizeof *data);
     size_t words = words_per_thread * nr_threads;
     data = aligned_alloc(PAGE, words * sizeof *data);
@@ -129,22 +162,5 @@ int main(int argc, char **argv) {
     for (size_t i = 1; i < nr_threads; i++) pthread_join(threads[i], NULL);
 
     if (!is_pool) all_there();
-    unsigned long pages = 0, right = 0, per_node[NODES_MAX] = {0}, all_wrong = 0;
-    for (size_t t = 0; t < nr_threads; t++) {
-        all_wrong += wrong[t];
-        for (size_t at = 0; at < words_per_thread * sizeof *data / PAGE; at++, pages++) {
-            int node = node_of_page[pages];
-            if (node >= 0 && node < NODES_MAX) per_node[node]++;
-            right += node == node_of_thread[t];
-        }
-    }
-    printf("{\"pages\": %lu, \"right\": %lu, \"right_percent\": %.2f, \"wrong_bytes\": %lu, \"pages_per_node\": [", pages,
-           right, 100.0 * (double)right / (double)pages, all_wrong);
-    int nodes = NODES_MAX;
-    while (nodes > 1 && !per_node[nodes - 1]) nodes--;
-    for (int n = 0; n < nodes; n++) printf("%s%lu", n ? ", " : "", per_node[n]);
-    printf("], \"node_of_thread\": [");
-    for (size_t t = 0; t < nr_threads; t++) printf("%s%d", t ? ", " : "", node_of_thread[t]);
-    printf("]}\n");
-    return all_wrong != 0;
+    return say() != 0;
 }

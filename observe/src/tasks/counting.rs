@@ -18,16 +18,17 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Begins to count those threads of a process that run and were not tried yet; `left` descriptors may be opened.
+    /// Begins to count those threads of a process that run and were not tried yet; `left` descriptors may be opened. Says whether
+    /// others can be counted.
     pub fn look(
         &mut self,
         events: &dyn Events,
         process: &mut Process,
         at: Nanos,
         left: &mut usize,
-    ) {
+    ) -> bool {
         if at < self.next {
-            return;
+            return false;
         }
         for (tid, busy) in process.busy_threads() {
             // Its times come first.
@@ -36,7 +37,8 @@ impl Counter {
             }
             let extent = if *left < PLENTY { Extent::Needed } else { Extent::All };
             if *left < extent.descriptors() {
-                return self.give_up(Refused::NoDescriptors, at);
+                self.give_up(Refused::NoDescriptors, at);
+                return false;
             }
             let counters = events.counters(tid, extent);
             match &counters {
@@ -60,10 +62,12 @@ impl Counter {
             }
             busy.counters = Some(counters);
         }
-        if self.next > at {
+        let has_given_up = self.next > at;
+        if has_given_up {
             // Whatever else has to be opened needs some, too.
             process.busy_threads().for_each(|(_, busy)| busy.counters = None);
         }
+        !has_given_up
     }
 
     fn give_up(&mut self, refused: Refused, at: Nanos) {

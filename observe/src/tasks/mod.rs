@@ -37,6 +37,7 @@ use files::Files;
 use pages::Random;
 use process::{KernelThread, Look, Process};
 pub use rules::{Pin, Rules, Who};
+use standing::Cpusets;
 use stat::{Class, Stat};
 use thread::PERIODS;
 pub use whose::{Whose, cpus_left_to, parent, whose};
@@ -134,8 +135,10 @@ pub struct Monitor {
     counter: Counter,
     /// Whether the kernel makes touches visible.
     balancing: std::result::Result<(), Unseen>,
-    /// Files that may be kept open.
+    cpusets: Cpusets,
+    /// Files that may be kept open, and how many more than there were at the last look.
     descriptors_max: usize,
+    may_open: usize,
 }
 
 /// What looking at pages may take, and which are looked at.
@@ -177,7 +180,9 @@ impl Monitor {
             events: if is_live { Box::new(LiveEvents) } else { Box::new(NoEvents) },
             counter: Counter::default(),
             balancing: Err(Unseen::NotWatched),
+            cpusets: Cpusets::default(),
             descriptors_max,
+            may_open: descriptors_max,
         }
     }
 
@@ -237,6 +242,14 @@ impl Monitor {
         }
     }
 
+    /// Somebody moves a process, or its pages: where these are is asked again as soon as of a new one.
+    pub fn is_moved(&mut self, process: TaskId) {
+        let found = self.processes.get_mut(&process.id).filter(|found| found.id == process);
+        if let Some(found) = found {
+            found.sample.alike = 0;
+        }
+    }
+
     /// Whether `quartier run` places a process now.
     pub fn is_under_run(&mut self, process: TaskId) -> bool {
         process::mappings(&mut self.files, process.id).is_some_and(|mappings| mappings.is_under_run)
@@ -283,28 +296,32 @@ impl Monitor {
             self.take_census(at);
             let text = self.files.read("proc/sys/kernel/numa_balancing").ok().flatten();
             self.balancing = touches::balancing(text);
+            self.cpusets.forget();
         }
         self.looked.push_back(at);
         if self.looked.len() > PERIODS + 1 {
             self.looked.pop_front();
         }
-        let (turn, left) = (self.turn % turns, self.descriptors_left());
+        let (turn, may_open) = (self.turn % turns, self.may_open);
         let (mut look, processes, _) = self.begin_look(at, kernel);
-        look.may_open = left;
-        let mut nr_busy = 0;
+        look.may_open = may_open;
+        let (mut nr_busy, mut nr_open) = (0, 0);
         processes.retain(|_, process| {
             let is_there = process.look(&mut look);
-            if is_there {
+            if is_there && process.is_busy() {
                 nr_busy += process.locate(&mut look, turn, turns);
                 process.ask_standing(&mut look);
             }
+            nr_open += process.nr_open();
             is_there
         });
         self.nr_busy = nr_busy;
+        let mut may_open = self.descriptors_max.saturating_sub(nr_open);
         self.look_at_pages(at, kernel);
-        self.look_at_touches(at, kernel);
+        self.look_at_touches(at, kernel, &mut may_open);
         self.look_at_working_sets(at);
-        self.count(at);
+        self.count(at, &mut may_open);
+        self.may_open = may_open;
         Ok(self.snapshot(at, kernel))
     }
 
@@ -313,7 +330,7 @@ impl Monitor {
     #[must_use]
     pub fn look_closer(&mut self, at: Nanos, kernel: &dyn Kernel) -> Snapshot {
         let (mut look, processes, _) = self.begin_look(at, kernel);
-        for process in processes.values_mut() {
+        for process in processes.values_mut().filter(|process| process.is_busy()) {
             process.locate(&mut look, 0, 1);
         }
         self.snapshot(at, kernel)
@@ -329,6 +346,7 @@ impl Monitor {
             machine: &self.machine,
             rules: &self.rules,
             kernel,
+            cpusets: &mut self.cpusets,
             online: &self.around.online,
             at,
             turn: self.turn,
@@ -387,21 +405,15 @@ impl Monitor {
             process.read_mappings(&mut look);
             mappings.spend(own_cpu_time().saturating_sub(began));
         }
-        busy.sort_by_key(|process| process.sample.taken);
+        busy.sort_by_key(|process| process.sample.next());
         for process in busy {
-            let is_old = process.sample.taken.is_none_or(|taken| at >= taken + LOOK_AROUND);
-            if !is_old || samples.is_spent() {
+            if process.sample.next() > at || samples.is_spent() {
                 break;
             }
             let began = own_cpu_time();
             process.take_sample(&mut look, random);
             samples.spend(own_cpu_time().saturating_sub(began));
         }
-    }
-
-    fn descriptors_left(&self) -> usize {
-        let open: usize = self.processes.values().map(Process::nr_open).sum();
-        self.descriptors_max.saturating_sub(open)
     }
 
     fn snapshot(&self, at: Nanos, kernel: &dyn Kernel) -> Snapshot {
@@ -424,7 +436,12 @@ impl Monitor {
             cpus_busy: self.around.cpus_busy.iter().map(|cpu| cpu.map(busy)).collect(),
             nodes: self.around.nodes.clone(),
             kernel: self.around.kernel,
-            processes: self.processes.values().filter_map(seen).collect(),
+            processes: self
+                .processes
+                .values()
+                .filter(|seen| seen.is_busy())
+                .filter_map(seen)
+                .collect(),
         }
     }
 }

@@ -12,14 +12,18 @@ use quartier_model::{
 use super::files::Files;
 use super::pages::{Mappings, Random};
 use super::rules::{Asked, Rules};
-use super::standing::{self, Cpuset, Status};
+use super::standing::{self, Cpuset, Cpusets, Status};
 use super::stat::{Class, Stat};
 use super::thread::{Asleep, Busy, Found, PERIODS};
 use super::touches::Touching;
 use super::working_sets::Usage;
 use super::{
-    Kernel, LOOK_AT_BUSY, LOOK_AT_IDLE, LOOK_AT_STANDING, LOOK_THROUGH_IDLE, NANOS_PER_TICK,
+    Kernel, LOOK_AROUND, LOOK_AT_BUSY, LOOK_AT_IDLE, LOOK_AT_STANDING, LOOK_THROUGH_IDLE,
+    NANOS_PER_TICK,
 };
+
+/// Of each so many threads more a process is looked at less often.
+const MANY_THREADS: u64 = 256;
 
 /// A process.
 #[derive(Debug)]
@@ -66,8 +70,33 @@ struct Standings {
 pub struct Sample {
     mappings: Option<Mappings>,
     mapped: Nanos,
-    pub taken: Option<Nanos>,
+    taken: Option<Nanos>,
     found: Option<PerNode>,
+    /// How often in a row it was found as before.
+    pub alike: u32,
+}
+
+impl Sample {
+    /// When it is asked next where they lie: where nothing changes, more and more seldom.
+    pub fn next(&self) -> Nanos {
+        const ALIKE_MAX: u32 = 2;
+        let wait = Nanos(LOOK_AROUND.0 << self.alike.min(ALIKE_MAX));
+        self.taken.map_or(Nanos(0), |taken| taken + wait)
+    }
+
+    fn put(&mut self, found: PerNode) {
+        let is_alike = self.found.as_ref().is_some_and(|before| are_alike(before, &found));
+        self.alike = if is_alike { self.alike + 1 } else { 0 };
+        self.found = Some(found);
+    }
+}
+
+/// Whether each node has as much of one as of the other, as far as some dozens of pages tell.
+fn are_alike(one: &PerNode, other: &PerNode) -> bool {
+    let (all, of_all) = (one.values().sum::<u64>().max(1), other.values().sum::<u64>().max(1));
+    let has = |pages: &PerNode, node| pages.get(node).copied().unwrap_or(0);
+    let differs = |node| (has(one, node) * of_all).abs_diff(has(other, node) * all);
+    one.keys().chain(other.keys()).all(|node| 8 * differs(node) <= all * of_all)
 }
 
 /// It is the kernel's.
@@ -80,6 +109,7 @@ pub struct Look<'a> {
     pub machine: &'a Machine,
     pub rules: &'a Rules,
     pub kernel: &'a dyn Kernel,
+    pub cpusets: &'a mut Cpusets,
     pub online: &'a CpuList,
     pub at: Nanos,
     /// The period is one of these in a row,
@@ -140,7 +170,9 @@ impl Process {
 
     /// Looks at those threads that need it; says whether the process still is the same one.
     pub fn look(&mut self, look: &mut Look<'_>) -> bool {
-        self.look_at_busy(look);
+        if self.is_busy() {
+            self.look_at_busy(look);
+        }
         if look.at < self.next_look {
             return true;
         }
@@ -195,9 +227,12 @@ impl Process {
     /// It has been looked at.
     fn ran_until(&mut self, cpu: Nanos, at: Nanos) {
         (self.cpu, self.explained) = (cpu, Nanos(0));
+        // The kernel adds up the clocks of all of its threads.
+        let nr_threads = self.busy.len() + self.asleep.len();
+        let often = Nanos(LOOK_AT_BUSY.0 * (1 + nr_threads as u64 / MANY_THREADS));
         self.next_look = match (self.is_new, self.is_busy()) {
             (true, _) => at,
-            (false, true) => at + LOOK_AT_BUSY,
+            (false, true) => at + often.min(LOOK_AT_IDLE),
             (false, false) => at + LOOK_AT_IDLE,
         };
     }
@@ -315,7 +350,7 @@ impl Process {
             cgroup: cgroup.as_deref(),
             environment: environment.as_deref(),
         };
-        let cpuset = cgroup.as_ref().map(|cgroup| Cpuset::of(look.files, cgroup));
+        let cpuset = cgroup.as_ref().map(|cgroup| look.cpusets.of(look.files, cgroup));
         let cpuset = cpuset.unwrap_or_default();
         let may_narrow = look.rules.may_narrow(asked);
         let of_process = match look.rules.standing(asked) {
@@ -328,7 +363,7 @@ impl Process {
         let pin = look.rules.pin_of(asked);
         let narrowed = cgroup.as_deref().filter(|cgroup| look.kernel.is_narrowed(cgroup));
         let cpuset = match narrowed.and_then(|cgroup| cgroup.rsplit_once('/')) {
-            Some((above, _)) => Cpuset { cpus: Cpuset::of(look.files, above).cpus, ..cpuset },
+            Some((above, _)) => Cpuset { cpus: look.cpusets.of(look.files, above).cpus, ..cpuset },
             None => cpuset,
         };
         self.standing = Some(Standings {
@@ -435,7 +470,7 @@ impl Process {
                 break;
             }
         }
-        self.sample.found = Some(found);
+        self.sample.put(found);
     }
 
     /// When its list of mappings was read last; `None`: never.
@@ -547,4 +582,28 @@ pub fn movable(files: &mut Files, pid: u32) -> Result<Vec<(u64, u64)>, Refusal> 
     };
     let (mappings, policies) = (read("maps")?, read("numa_maps")?);
     Ok(Mappings::parse(&mappings).movable(&policies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_stay_where_they_are_are_asked_for_more_seldom() {
+        const SECOND: u64 = 1_000_000_000;
+        let pages = |of: [u64; 2]| PerNode::from([(NodeId(0), of[0]), (NodeId(1), of[1])]);
+        let mut sample = Sample::default();
+        assert_eq!(sample.next(), Nanos(0), "a new process is asked at once");
+        sample.taken = Some(Nanos(SECOND));
+        let mut wait = |found: PerNode| {
+            sample.put(found);
+            (sample.next() - Nanos(SECOND)).0 / SECOND
+        };
+        let same = [pages([100, 28]), pages([92, 36]), PerNode::from([(NodeId(0), 31)])];
+        assert_eq!(same.map(&mut wait), [1, 2, 1], "31 of 31 are not 92 of 128");
+        assert_eq!([pages([40, 0]), pages([40, 1]), pages([40, 2])].map(&mut wait), [2, 4, 4]);
+        assert_eq!(wait(pages([30, 10])), 1);
+        // Nothing was found, as often as before.
+        assert_eq!([PerNode::new(), PerNode::new()].map(&mut wait), [1, 2]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Whether somebody placed a process already: its cpuset, affinity, memory policy and class.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 
 use quartier_model::{Bytes, CpuList, Standing};
@@ -65,6 +66,27 @@ impl Cpuset {
             }
         };
         Self { cpus: effective("cpus"), mems: effective("mems") }
+    }
+}
+
+/// Those of control groups that were asked for a moment ago: most processes share one with others.
+#[derive(Debug, Default)]
+pub struct Cpusets(BTreeMap<String, Cpuset>);
+
+impl Cpusets {
+    /// As it was when it was asked first since all were forgotten.
+    pub fn of(&mut self, files: &mut Files, cgroup: &str) -> Cpuset {
+        if let Some(known) = self.0.get(cgroup) {
+            return known.clone();
+        }
+        let asked = Cpuset::of(files, cgroup);
+        self.0.insert(cgroup.to_owned(), asked.clone());
+        asked
+    }
+
+    /// Each is read anew when it is asked next.
+    pub fn forget(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -178,5 +200,12 @@ mod tests {
         let found = Cpuset::of(&mut files, "/a/b");
         assert_eq!(found, Cpuset { cpus: Some(list("2-3")), mems: Some(list("0-1")) });
         assert_eq!(Cpuset::of(&mut files, "/").cpus, None);
+        // It is asked for once until all are forgotten.
+        let mut known = Cpusets::default();
+        assert_eq!(known.of(&mut files, "/a/b"), found);
+        std::fs::write(group.join("../cpuset.cpus.effective"), "3\n").unwrap();
+        assert_eq!(known.of(&mut files, "/a/b"), found);
+        known.forget();
+        assert_eq!(known.of(&mut files, "/a/b").cpus, Some(list("3")));
     }
 }

@@ -237,6 +237,7 @@ impl Busy {
 
     /// What it did within the same window, likewise; `None`: it was not counted.
     pub fn counted_in_window(&self, looked: &VecDeque<Nanos>) -> Option<Counts> {
+        self.counters.as_ref()?.as_ref().ok()?;
         let first = self.counted.iter().position(Option::is_some)?;
         let (before, now) = (self.counted[first]?, (*self.counted.back()?)?);
         let began = looked.get(looked.len().checked_sub(self.counted.len() - first)?)?;

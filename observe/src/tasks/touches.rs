@@ -16,6 +16,8 @@ use super::pages::{Mappings, PAGE};
 use super::{Kernel, LOOK_AROUND, SECOND};
 use crate::events::{Events, Fault, Faults, Refused};
 
+/// It is worth looking at for so long after it was seen to be.
+pub const WANTED: Nanos = Nanos(5 * SECOND);
 /// So long a process is looked at, at most, if it touches much meanwhile,
 const LOOK_FOR: Nanos = Nanos(20 * SECOND);
 /// or else for as long as the kernel takes to go over all of its memory when it is slowest (60 s): a look that ends
@@ -104,11 +106,16 @@ pub fn balancing(text: Option<&[u8]>) -> Result<(), Unseen> {
 impl Touching {
     /// It has more threads than fit on a node.
     pub fn want(&mut self, at: Nanos) {
-        self.wanted_until = at + Nanos(5 * SECOND);
+        self.wanted_until = at + WANTED;
     }
 
     pub fn is_wanted(&self, at: Nanos) -> bool {
         at < self.wanted_until
+    }
+
+    /// Whether there is nothing to look at, and nothing to forget.
+    pub fn is_at_rest(&self, at: Nanos) -> bool {
+        self.open.is_empty() && self.seen.is_empty() && !self.is_wanted(at)
     }
 
     pub fn nr_open(&self) -> usize {
@@ -230,6 +237,8 @@ impl Touching {
                 && let Some(before) = touches.remove(at)
             {
                 new.times += before.times;
+                // Where another page of the block lies is asked anew.
+                new.on = before.on.filter(|_| new.page == before.page);
             }
             touches.push_back(new);
             while touches.len() > self.kept_max {
