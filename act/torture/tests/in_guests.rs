@@ -98,10 +98,10 @@ fn script(options: &str, part: Part, by_protection: bool, operations: u64) -> St
         // Where processors are emulated a part of the rounds takes as long.
         let arguments = match *program {
             "fork_storm" => &["60"],
-            "many_mappings" => &["5000"],
-            "map_race" => &["100"],
-            "resized_blocks" => &["4"],
-            "stopped_starts" => &["80"],
+            "many_mappings" => &["2000"],
+            "map_race" => &["50"],
+            "resized_blocks" => &["2"],
+            "stopped_starts" => &["40"],
             _ => *arguments,
         };
         let call = format!("{program} {}", arguments.join(" "));
