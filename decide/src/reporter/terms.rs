@@ -65,6 +65,11 @@ pub fn most(shares: &Shares) -> Option<NodeId> {
     Some(rest.iter().fold(*first, more).0)
 }
 
+/// Of nothing 0, which by `sum` is −0, and shown as that.
+fn total(parts: impl Iterator<Item = f64>) -> f64 {
+    parts.fold(0.0, |sum, part| sum + part)
+}
+
 /// How much farther than local such pages are from a node: Σ share × (distance ratio − 1).
 pub fn remoteness(machine: &Machine, from: NodeId, pages: &Shares) -> f64 {
     let ratio = |to| f64::from(machine.distance(from, to).0) / 10.0;
@@ -136,11 +141,11 @@ impl<'a> Terms<'a> {
     }
 
     pub fn running(&self) -> f64 {
-        self.threads.iter().map(|thread| thread.running).sum()
+        total(self.threads.iter().map(|thread| thread.running))
     }
 
     pub fn waiting(&self) -> f64 {
-        self.threads.iter().map(|thread| thread.waiting).sum()
+        total(self.threads.iter().map(|thread| thread.waiting))
     }
 
     /// The pages that a thread uses, as far as is known.

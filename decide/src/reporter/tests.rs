@@ -174,6 +174,10 @@ fn whoever_watches_is_in_nobodys_way() {
         let mut world = World::new(4, 2, far.into_iter().chain([there]).collect());
         let (plan, _) = first_plan(&mut world);
         assert_eq!(why(&plan, 2), Why::Standing(standing));
+        // Nothing is shown as 0.00, not as -0.00.
+        let overview = world.reporter().overview(&world.snapshot());
+        let factors = &overview.processes[2].factors;
+        assert!(factors.running.is_sign_positive() && factors.waiting.is_sign_positive());
         (0..2).filter(|at| world.node_of(*at, 0) == NodeId(0)).count()
     };
     assert_eq!(home_beside(Standing::Watcher), 2);
