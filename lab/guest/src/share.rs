@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vhost::vhost_user::Listener;
 use vhost_user_backend::VhostUserDaemon;
 use virtiofsd::filesystem::{FileSystem, SerializableFileSystem};
@@ -38,10 +39,22 @@ fn files_max_of(open_files: u64, nr_shares: usize) -> u64 {
 /// How many files of each share the guest may know at once: the server keeps each of them open.
 #[must_use]
 pub fn files_max(nr_shares: usize) -> u64 {
-    // Root raises its own limit.
-    let is_root = rustix::process::geteuid().is_root();
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    files_max_of(limit.filter(|_| !is_root).unwrap_or(OPEN_FILES_WANTED), nr_shares)
+    files_max_of(limit_of_server(), nr_shares)
+}
+
+/// What the server can raise its limit to. Root may raise it above the hard limit, but not in most containers: so it is tried.
+fn limit_of_server() -> u64 {
+    let own = getrlimit(Resource::Nofile);
+    let Some(maximum) = own.maximum.filter(|maximum| *maximum < OPEN_FILES_WANTED) else {
+        return OPEN_FILES_WANTED;
+    };
+    let raised = Rlimit { current: own.current, maximum: Some(OPEN_FILES_WANTED) };
+    if setrlimit(Resource::Nofile, raised).is_err() {
+        return maximum;
+    }
+    // It is the caller's, and the guest's command gets the same.
+    let _ = setrlimit(Resource::Nofile, own);
+    OPEN_FILES_WANTED
 }
 
 /// Serves folders until the guest is gone. The listening socket is standard input; the guest's
@@ -109,4 +122,22 @@ fn serve_one<F: FileSystem + SerializableFileSystem + Send + Sync + 'static>(
     daemon.start(listener).map_err(failed).doing(starting)?;
     // The end of the connection is the end of the guest: nothing to report.
     Ok(Box::new(move || drop(daemon.wait())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn as_many_files_are_promised_as_a_server_can_open() {
+        let before = getrlimit(Resource::Nofile);
+        let limit = limit_of_server();
+        assert_eq!(getrlimit(Resource::Nofile), before, "ours is as it was");
+        let raises = format!("ulimit -n {limit}");
+        assert!(Command::new("sh").args(["-c", &raises]).status().unwrap().success(), "{raises}");
+        assert_eq!(files_max_of(limit, 1), files_max(1));
+        assert_eq!((files_max_of(20_000, 2), files_max_of(10, 1)), (9_650, 0));
+    }
 }
