@@ -302,7 +302,7 @@ impl Daemon {
 
     fn hear(&mut self, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
-            self.monitor.is_moved(outcome.process);
+            self.monitor.was_moved(outcome.process);
             self.reporter.outcome(&outcome);
             say_outcome(&outcome);
             self.told.outcome(&outcome);

@@ -114,6 +114,11 @@ pub fn movable_of(root: &Path, pid: u32) -> std::result::Result<Vec<(u64, u64)>,
     process::movable(&mut Files::below(root), pid)
 }
 
+/// That process, not another that has its number.
+fn find_mut(processes: &mut BTreeMap<u32, Process>, process: TaskId) -> Option<&mut Process> {
+    processes.get_mut(&process.id).filter(|found| found.id == process)
+}
+
 /// Watches the tasks of one machine.
 #[derive(Debug)]
 pub struct Monitor {
@@ -243,9 +248,8 @@ impl Monitor {
     }
 
     /// Somebody moves a process, or its pages: where these are is asked again as soon as of a new one.
-    pub fn is_moved(&mut self, process: TaskId) {
-        let found = self.processes.get_mut(&process.id).filter(|found| found.id == process);
-        if let Some(found) = found {
+    pub fn was_moved(&mut self, process: TaskId) {
+        if let Some(found) = find_mut(&mut self.processes, process) {
             found.sample.alike = 0;
         }
     }

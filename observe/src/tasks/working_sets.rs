@@ -5,7 +5,7 @@ use std::io;
 use quartier_model::{Bytes, Nanos, WorkingSets};
 
 use super::process::Process;
-use super::{Monitor, SECOND};
+use super::{Monitor, SECOND, find_mut};
 use crate::damon::{Used, Watcher};
 
 /// What has less fits into caches.
@@ -64,8 +64,7 @@ impl Monitor {
             match found.used {
                 Ok(used) => {
                     *state = WorkingSets::Watched;
-                    let process = self.processes.get_mut(&found.process.id);
-                    if let Some(process) = process.filter(|process| process.id == found.process) {
+                    if let Some(process) = find_mut(&mut self.processes, found.process) {
                         process.usage.found = Some((at, used));
                     }
                 }
