@@ -153,9 +153,7 @@ public final class Dispatcher {
                 interrupted |= Thread.interrupted();
             }
         } finally {
-            // Somebody may have unparked this thread for the program's own sake meanwhile, and this wait has taken
-            // that. A park that returns without reason is allowed; one that never returns is not.
-            LockSupport.unpark(Thread.currentThread());
+            giveBackUnpark();
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
@@ -235,7 +233,10 @@ public final class Dispatcher {
     private <T> T locked(Supplier<T> change) {
         List<Job> granted = List.of();
         boolean wakeController = false;
-        lock.lock();
+        boolean contended = !lock.tryLock();
+        if (contended) {
+            lock.lock();
+        }
         try {
             return change.get();
         } finally {
@@ -257,7 +258,18 @@ public final class Dispatcher {
             if (wakeController) {
                 LockSupport.unpark(controller);
             }
+            if (contended && Thread.currentThread() != controller) {
+                giveBackUnpark();
+            }
         }
+    }
+
+    /**
+     * Somebody may have unparked this thread for the program's own sake while it was parked here, for its turn or for
+     * the lock, and that has been taken. A park that returns without reason is allowed; one that never returns is not.
+     */
+    private static void giveBackUnpark() {
+        LockSupport.unpark(Thread.currentThread());
     }
 
     /**

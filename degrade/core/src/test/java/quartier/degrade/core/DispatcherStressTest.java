@@ -9,8 +9,11 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.AbstractOwnableSynchronizer;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -54,7 +57,7 @@ class DispatcherStressTest {
             thread = new Thread(() -> {
                 while (!stopped.get()) {
                     dispatcher.tick(probe);
-                    java.util.concurrent.locks.LockSupport.parkNanos(MS);
+                    LockSupport.parkNanos(MS);
                 }
             });
             thread.start();
@@ -264,18 +267,52 @@ class DispatcherStressTest {
             Job holder = dispatcher.enter(Simulation.requestOf("a"), 0);
             Thread waiter = new Thread(() -> {
                 dispatcher.leave(dispatcher.enter(Simulation.requestOf("a"), 0));
-                java.util.concurrent.locks.LockSupport.park();
+                LockSupport.park();
             });
             waiter.start();
             while (waiter.getState() != Thread.State.TIMED_WAITING) {
                 Thread.onSpinWait();
             }
-            java.util.concurrent.locks.LockSupport.unpark(waiter);
+            LockSupport.unpark(waiter);
             Thread.sleep(20);
             dispatcher.leave(holder);
             waiter.join(5000);
             assertFalse(waiter.isAlive(), "the program's park waits for what has come");
         }
+    }
+
+    /** The lock is held by a tick, for as long as whoever is told by it takes. */
+    @Test
+    void anUnparkThatComesAtTheLockIsTheProgramsOwn() throws Exception {
+        Semaphore told = new Semaphore(0);
+        Semaphore mayGoOn = new Semaphore(0);
+        Dispatcher dispatcher = new Dispatcher(
+                new Settings(1, MS, 60_000 * MS, Mode.ON, Fair::new, List.of(Simulation.classFor("a"))),
+                System::nanoTime,
+                asked -> {
+                    told.release();
+                    mayGoOn.acquireUninterruptibly();
+                });
+        mayGoOn.release(100);
+        Thread leaver = new Thread(() -> {
+            Job job = dispatcher.enter(Simulation.requestOf("a"), 0);
+            mayGoOn.drainPermits();
+            told.drainPermits();
+            Thread ticking = new Thread(() -> dispatcher.tick(Simulation.BUSY));
+            ticking.start();
+            told.acquireUninterruptibly();
+            dispatcher.leave(job);
+            LockSupport.park();
+        });
+        leaver.start();
+        while (!(LockSupport.getBlocker(leaver) instanceof AbstractOwnableSynchronizer)) {
+            Thread.onSpinWait();
+        }
+        LockSupport.unpark(leaver);
+        Thread.sleep(20);
+        mayGoOn.release(100);
+        leaver.join(5000);
+        assertFalse(leaver.isAlive(), "the program's park waits for what has come");
     }
 
     @Test
