@@ -72,6 +72,16 @@ pub unsafe fn ioctl<T>(fd: i32, request: usize, argument: &mut T) -> SysResult {
     unsafe { syscall!(Sysno::ioctl, fd, request, std::ptr::from_mut(argument)) }
 }
 
+/// Makes the kernel's random numbers begin anew from what its pool has (`RNDRESEEDCRNG` of an open `/dev/urandom`; for root alone).
+///
+/// # Errors
+/// As the kernel has it.
+pub fn reseed(urandom: i32) -> SysResult {
+    const RNDRESEEDCRNG: usize = 0x5207;
+    // SAFETY: it takes no argument, so the kernel reads and writes none of this process's memory.
+    unsafe { syscall!(Sysno::ioctl, urandom, RNDRESEEDCRNG) }
+}
+
 /// `madvise`.
 ///
 /// # Safety

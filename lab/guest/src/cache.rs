@@ -63,6 +63,12 @@ impl Cache {
         self.root.join("qemu")
     }
 
+    /// Where guests are as they were when they had booted.
+    #[must_use]
+    pub fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
+    }
+
     /// The state of one private apt.
     #[must_use]
     pub(crate) fn apt(&self, name: &str) -> PathBuf {

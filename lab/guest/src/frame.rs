@@ -122,6 +122,9 @@ pub struct Start {
     pub is_repeatable: bool,
     /// How many of the host's files the guest may know at once.
     pub files_max: u64,
+    /// What the guest's random numbers begin with anew: it may be as another one was when that had booted. Nothing, if they are to
+    /// be the same each time.
+    pub seed: Vec<u8>,
     /// The host's time, in nanoseconds since 1970; 0 leaves the guest its own.
     pub time_ns: u64,
 }

@@ -10,7 +10,7 @@ use crate::cache::Cache;
 use crate::error::{Context, Error, Result};
 
 const PROGRAM: &str = "qemu-system-x86_64";
-/// The first with the plugin interface that counted runs need: major and minor number.
+/// The first with the plugin interface that counted runs need (and, since 9.1, with all that snapshots do): major and minor number.
 const WANTED: (u32, u32) = (9, 2);
 /// The first seen to run the lab at all.
 const OLDEST: (u32, u32) = (7, 0);
@@ -44,10 +44,7 @@ impl Qemu {
     /// The QEMU that is here and new enough.
     #[must_use]
     pub fn find_present(cache: &Cache) -> Option<Self> {
-        Self::on_path()
-            .into_iter()
-            .chain(Self::probe_prefix(&cache.qemu()))
-            .find(|qemu| qemu.number() >= WANTED)
+        Self::on_path().into_iter().chain(Self::probe_prefix(&cache.qemu())).find(Self::is_new)
     }
 
     fn on_path() -> Option<Self> {
@@ -99,9 +96,14 @@ impl Qemu {
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
     }
 
+    /// Whether it has all that the lab can make use of.
+    pub(crate) fn is_new(&self) -> bool {
+        self.number() >= WANTED
+    }
+
     /// Refuses one that cannot count.
     pub(crate) fn check_counts(&self) -> Result<()> {
-        if self.number() >= WANTED {
+        if self.is_new() {
             return Ok(());
         }
         let (major, minor) = WANTED;

@@ -219,17 +219,25 @@ impl Topology {
         has_empty.then(|| format!("possible_cpus={}", self.nr_cpus()))
     }
 
-    /// The arguments that make QEMU this machine, of processors of type `cpu`. Memory is
-    /// shareable, for virtio-fs.
+    /// Memory of each node, none being none.
+    pub(crate) fn bytes_of_nodes(&self) -> impl Iterator<Item = u64> {
+        self.machine.nodes().iter().map(|node| node.memory.unwrap_or_default().0)
+    }
+
+    /// The arguments that make QEMU this machine, of processors of type `cpu`. The memory of each node is in a file that QEMU has
+    /// open under a number, the first node's under `first_memory`: virtio-fs needs it shareable, instruments and snapshots read it.
     #[must_use]
-    pub fn qemu_args(&self, cpu: &str) -> Vec<String> {
+    pub fn qemu_args(&self, cpu: &str, first_memory: i32) -> Vec<String> {
         let mut args = vec!["-m".to_owned(), format!("{}M", self.memory().0 / MIB)];
         for (id, node) in self.machine.nodes().iter().enumerate() {
             let memory = node.memory.unwrap_or_default().0 / MIB;
             let mut numa = format!("node,nodeid={id}");
             if memory > 0 {
                 args.push("-object".to_owned());
-                args.push(format!("memory-backend-memfd,id=m{id},size={memory}M,share=on"));
+                let path = format!("/proc/self/fd/{}", first_memory + id as i32);
+                args.push(format!(
+                    "memory-backend-file,id=m{id},size={memory}M,share=on,mem-path={path}"
+                ));
                 numa.push_str(&format!(",memdev=m{id}"));
             }
             args.extend(["-numa".to_owned(), numa]);
@@ -424,10 +432,10 @@ mod tests {
     fn two_by_two() {
         let topology = topology(Some(2), "2", "1G", "21").unwrap();
         assert_eq!(
-            topology.qemu_args("max").join(" "),
+            topology.qemu_args("max", 20).join(" "),
             "-m 1024M \
-             -object memory-backend-memfd,id=m0,size=512M,share=on -numa node,nodeid=0,memdev=m0 \
-             -object memory-backend-memfd,id=m1,size=512M,share=on -numa node,nodeid=1,memdev=m1 \
+             -object memory-backend-file,id=m0,size=512M,share=on,mem-path=/proc/self/fd/20 -numa node,nodeid=0,memdev=m0 \
+             -object memory-backend-file,id=m1,size=512M,share=on,mem-path=/proc/self/fd/21 -numa node,nodeid=1,memdev=m1 \
              -smp 4,maxcpus=4,sockets=2,cores=2,threads=1 \
              -numa cpu,node-id=0,socket-id=0 -numa cpu,node-id=1,socket-id=1 \
              -numa dist,src=0,dst=1,val=21 -numa dist,src=1,dst=0,val=21"
@@ -438,7 +446,7 @@ mod tests {
     #[test]
     fn nodes_without_memory_or_cpus() {
         let topology = topology(None, "2,0,4", "512M,512M,0", "").unwrap();
-        let args = topology.qemu_args("max,erms=off").join(" ");
+        let args = topology.qemu_args("max,erms=off", 20).join(" ");
         for part in [
             "-smp 1,maxcpus=8,sockets=4,cores=2,threads=1",
             "-numa node,nodeid=2 ",

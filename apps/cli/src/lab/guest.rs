@@ -44,6 +44,13 @@ pub struct GuestArgs {
     /// Use /dev/kvm; it may exist and not work
     #[arg(long)]
     kvm: bool,
+    /// Boot the guest anew, and keep nothing of it
+    ///
+    /// Otherwise a guest of the same kernel and machine as an earlier one goes on from how that was when it had booted, within a
+    /// second. The last eight of them are kept beside the kernels (some 300 MiB each). One whose console is copied, or that is
+    /// repeatable, or runs on /dev/kvm boots in any case.
+    #[arg(long)]
+    cold: bool,
     /// Give the CPUs five levels of page tables, as machines with more than 64 TiB use them
     #[arg(long)]
     five_levels: bool,
@@ -116,8 +123,10 @@ impl GuestArgs {
             resolve_program(name, &directory, std::env::var_os("PATH").as_ref())?;
         }
         let spec = self.kernel.clone().unwrap_or_default();
-        let (kernel, qemu) = prepare(&spec, &Cache::from_environment()?, &super::progress)?;
+        let cache = Cache::from_environment()?;
+        let (kernel, qemu) = prepare(&spec, &cache, &super::progress)?;
         let mut request = Request::new(topology, kernel, qemu, command.to_vec())?;
+        request.snapshots = (!self.cold).then(|| cache.snapshots());
         for folder in &self.rw {
             let shown = folder.display();
             let folder =

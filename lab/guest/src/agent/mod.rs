@@ -7,6 +7,7 @@ mod enter;
 mod group;
 mod mounts;
 mod plan;
+mod random;
 mod server;
 mod session;
 mod spaces;
@@ -83,10 +84,12 @@ fn boot() -> Result<()> {
         timers::check()?;
     }
     host.send(&Frame::Hello(release)).doing("write to the host")?;
-    let heartbeat = if start.is_some() { HEARTBEAT_REPEATABLE } else { HEARTBEAT };
-    start_heartbeat(host.clone(), heartbeat);
     let run = || {
+        // A guest may stop here, and others go on as it was, at another time: nothing is begun before, and nothing is half sent.
         let start = start.map_or_else(|| receive_start(&mut from_host), Ok)?;
+        let heartbeat = if start.is_repeatable { HEARTBEAT_REPEATABLE } else { HEARTBEAT };
+        start_heartbeat(host.clone(), heartbeat);
+        random::begin_anew(&start.seed)?;
         if start.is_repeatable {
             mounts::stay(&start)?;
         } else {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::mount::MountFlags;
 
@@ -23,6 +23,19 @@ const NEW_ROOT: &str = "/newroot";
 fn mount(kind: &str, source: &str, target: &Path, flags: MountFlags, data: &str) -> Result<()> {
     let data = CString::new(data).map_err(std::io::Error::other).path("mount", target)?;
     rustix::mount::mount(source, target, kind, flags, data.as_c_str()).path("mount", target)
+}
+
+/// A folder of the host. Its device may have been plugged in a moment ago: until its driver has found it there is no such tag (EINVAL).
+fn mount_share(tag: &str, target: &Path, flags: MountFlags) -> Result<()> {
+    const WAIT: Duration = Duration::from_secs(60);
+    const LOOK: Duration = Duration::from_millis(5);
+    let begun = Instant::now();
+    loop {
+        match rustix::mount::mount(tag, target, "virtiofs", flags, c"") {
+            Err(rustix::io::Errno::INVAL) if begun.elapsed() < WAIT => thread::sleep(LOOK),
+            ended => return ended.path("mount", target),
+        }
+    }
 }
 
 fn create(folder: &Path) -> Result<()> {
@@ -42,7 +55,7 @@ pub fn root(start: &Start) -> Result<()> {
     for folder in [lower, upper, root] {
         create(folder)?;
     }
-    mount("virtiofs", ROOT_TAG, lower, MountFlags::RDONLY, "")?;
+    mount_share(ROOT_TAG, lower, MountFlags::RDONLY)?;
     mount("tmpfs", "quartier", upper, MountFlags::empty(), "mode=755")?;
     let (changes, work) = (upper.join("changes"), upper.join("work"));
     create(&changes)?;
@@ -58,7 +71,7 @@ pub fn root(start: &Start) -> Result<()> {
     for (tag, path) in &start.writable {
         let target = below(root, path);
         create(&target)?;
-        mount("virtiofs", tag, &target, MountFlags::empty(), "")?;
+        mount_share(tag, &target, MountFlags::empty())?;
     }
     for (what, place) in &start.binds {
         bind(&below(root, what), &below(root, place))?;

@@ -1,15 +1,12 @@
 //! The instrument of a counted run: QEMU's plugin, and what it must be told of the machine.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use quartier_marker::INTERFACE;
 use quartier_model::NodeId;
-use rustix::fs::MemfdFlags;
 
-use crate::error::{Context, Result};
 use crate::topology::Topology;
 
 /// What counts, and how.
@@ -67,41 +64,13 @@ impl Instrument {
     }
 }
 
-/// An empty file for each node's memory.
-pub fn memory_files(topology: &Topology) -> Result<Vec<OwnedFd>> {
-    let making = "make a file for a node's memory";
-    let file = |bytes: u64| {
-        let file = rustix::fs::memfd_create("quartier-node", MemfdFlags::CLOEXEC).doing(making)?;
-        rustix::fs::ftruncate(&file, bytes).doing(making)?;
-        Ok(file)
-    };
-    sizes(topology).map(file).collect()
-}
-
-/// Has QEMU take each node's memory from its file instead of one of its own.
-pub fn use_memory_files(args: &mut [String], first_file: i32) {
-    const OWN: &str = "memory-backend-memfd,id=m";
-    for arg in args {
-        let Some((node, rest)) = arg.strip_prefix(OWN).and_then(|rest| rest.split_once(',')) else {
-            continue;
-        };
-        let Ok(number) = node.parse::<i32>() else { continue };
-        let path = format!("/proc/self/fd/{}", first_file + number);
-        *arg = format!("memory-backend-file,id=m{node},{rest},mem-path={path}");
-    }
-}
-
-fn sizes(topology: &Topology) -> impl Iterator<Item = u64> {
-    topology.machine().nodes().iter().map(|node| node.memory.unwrap_or_default().0)
-}
-
 /// QEMU lays the nodes out one after the other, around the devices.
 fn pieces(topology: &Topology) -> Vec<Piece> {
     let total = topology.memory().0;
     let low = if total >= PIECE_MAX { PIECE_LOW } else { total };
     let mut pieces = Vec::new();
     let mut at = 0;
-    for (node, size) in sizes(topology).enumerate() {
+    for (node, size) in topology.bytes_of_nodes().enumerate() {
         let mut done = 0;
         while done < size {
             let left = size - done;
@@ -181,14 +150,5 @@ mod tests {
              lines=handed-over,\
              range=0:0:536870912:20:0,range=1:536870912:536870912:21:0"
         );
-    }
-
-    #[test]
-    fn memory_comes_from_the_files() {
-        let mut args = topology(&[512, 512]).qemu_args("max");
-        use_memory_files(&mut args, 20);
-        let text = args.join(" ");
-        let expected = "memory-backend-file,id=m1,size=512M,share=on,mem-path=/proc/self/fd/21";
-        assert!(text.contains(expected) && !text.contains("memfd"), "{text}");
     }
 }

@@ -11,16 +11,27 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::MemfdFlags;
 
+use serde_json::json;
+
 use super::Request;
 use super::console::Tail;
-use super::instrument;
+use super::qmp::{Qmp, StateAt};
+use super::snapshot::{Key, Snapshot, Snapshots};
 use crate::agent::PORT;
 use crate::error::{Context, Error, Result};
 
 // Descriptors of QEMU.
 const FD_INITRD: i32 = 10;
 const FD_PORT: i32 = 11;
-const FD_FIRST_SHARE: i32 = 12;
+const FD_QMP: i32 = 12;
+const FD_STATE: i32 = 13;
+const FD_FIRST_MEMORY: i32 = 14;
+
+/// Where a machine's state is written to and read from.
+const STATE: StateAt<'_> = StateAt("/proc/self/fd/13");
+
+/// Places for folders of the host that every machine has whose snapshot is taken, so that most can go on from the same.
+const PLACES_MIN: usize = 2;
 
 /// The kernel's command line. What is switched off only costs time in an emulated machine, or
 /// takes slowness for a fault; `panic=-1` makes a panic end QEMU instead of waiting.
@@ -40,9 +51,48 @@ const CPU_EMULATED: &str = "max,erms=off,fsrm=off";
 const REPEATABLE: [&str; 6] =
     ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm", "-seed", "1"];
 
-/// The descriptor of the first node's memory in a counted run.
-fn first_memory(nr_shares: usize) -> i32 {
-    FD_FIRST_SHARE + nr_shares as i32
+/// The descriptor of the first of the host's folders.
+fn first_share(request: &Request) -> i32 {
+    FD_FIRST_MEMORY + request.topology.bytes_of_nodes().count() as i32
+}
+
+/// A folder of the host: tag, path and whether it is writable.
+pub type Share<'a> = (String, &'a Path, bool);
+
+/// What a guest goes on from, or what others are to go on from when it has booted.
+#[derive(Debug)]
+pub struct Origin {
+    snapshots: Snapshots,
+    key: Key,
+    found: Option<Snapshot>,
+}
+
+impl Origin {
+    /// Of a guest that may have one.
+    ///
+    /// # Errors
+    /// When what it boots is not there.
+    pub fn of(request: &Request, initramfs: &[u8], shares: &[Share<'_>]) -> Result<Option<Self>> {
+        let may = !request.kvm && !request.is_repeatable() && request.qemu.is_new();
+        let Some(folder) = request.snapshots.as_deref().filter(|_| may) else { return Ok(None) };
+        let args = machine_args(request, Some(nr_places(shares)));
+        let machine: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+        let key =
+            Key::new(&machine.join(" "), &[image(request), &request.qemu.program], initramfs)?;
+        let snapshots = Snapshots::at(folder);
+        let found = snapshots.find(&key, request.topology.bytes_of_nodes().count());
+        Ok(Some(Self { snapshots, key, found }))
+    }
+
+    /// Whether the guest goes on from a snapshot.
+    pub fn is_found(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// Forgets the snapshot: no guest comes of it.
+    pub fn forget(&self) {
+        self.snapshots.forget(&self.key);
+    }
 }
 
 /// A running guest. Dropping it ends it.
@@ -51,18 +101,24 @@ pub struct Processes {
     qemu: Child,
     /// Serves the host's files, to a guest that sees them.
     server: Option<Child>,
+    /// Leads to the QEMU of a guest that has an [`Origin`].
+    qmp: Option<UnixStream>,
+    files: Snapshot,
+    /// Of the host's folders, while they are not there yet.
+    to_plug: Vec<String>,
     pub console: Option<Tail>,
     pub complaints: Option<Tail>,
 }
 
 impl Processes {
-    /// Starts both. `shares` are tag, path and whether it is writable.
+    /// Starts both. One that goes on from a snapshot waits for [`Self::go_on`].
     pub fn start(
         request: &Request,
         initramfs: &[u8],
         port: UnixStream,
-        shares: &[(String, &Path, bool)],
+        shares: &[Share<'_>],
         console: Option<Box<dyn Write + Send>>,
+        origin: Option<&Origin>,
     ) -> Result<Self> {
         let (listener, connections) = connect_shares(shares.len())?;
         let serve = || start_server(request, listener, shares);
@@ -71,17 +127,18 @@ impl Processes {
             FdMapping { parent_fd: memory_file(initramfs)?, child_fd: FD_INITRD },
             FdMapping { parent_fd: port.into(), child_fd: FD_PORT },
         ];
-        for (child_fd, connection) in (FD_FIRST_SHARE..).zip(connections) {
+        let (ours, theirs) = UnixStream::pair().doing("make a socket")?;
+        mappings.push(FdMapping { parent_fd: theirs.into(), child_fd: FD_QMP });
+        let files = Snapshot::of_new(&request.topology)?;
+        for (child_fd, parent_fd) in (FD_STATE..).zip(files.files()?) {
+            mappings.push(FdMapping { parent_fd, child_fd });
+        }
+        for (child_fd, connection) in (first_share(request)..).zip(connections) {
             mappings.push(FdMapping { parent_fd: connection.into(), child_fd });
         }
-        if request.instrument.is_some() {
-            let files = instrument::memory_files(&request.topology)?;
-            for (child_fd, file) in (first_memory(shares.len())..).zip(files) {
-                mappings.push(FdMapping { parent_fd: file, child_fd });
-            }
-        }
         let mut command = tethered(request, request.qemu.program.as_os_str());
-        command.args(qemu_args(request, shares)).envs(request.qemu.environment());
+        command.args(machine_args(request, origin.map(|_| nr_places(shares))));
+        command.args(run_args(request, shares, origin)).envs(request.qemu.environment());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
             .fd_mappings(mappings)
@@ -96,12 +153,59 @@ impl Processes {
                 }
             },
             server,
+            qmp: None,
+            files,
+            to_plug: Vec::new(),
             console: None,
             complaints: None,
         };
         processes.console = processes.qemu.stdout.take().map(|stream| Tail::start(stream, console));
         processes.complaints = processes.qemu.stderr.take().map(|stream| Tail::start(stream, None));
+        if origin.is_some() {
+            processes.qmp = Some(ours);
+            processes.to_plug = shares.iter().map(|(tag, _, _)| tag.clone()).collect();
+        }
         Ok(processes)
+    }
+
+    /// Has the guest go on from the snapshot that was found for it.
+    ///
+    /// # Errors
+    /// When QEMU cannot. The guest is of no use then, and maybe the snapshot.
+    pub fn go_on(&mut self, origin: &Origin) -> Result<()> {
+        let (Some(found), Some(stream)) = (&origin.found, self.qmp.take()) else { return Ok(()) };
+        // While QEMU makes its devices.
+        found.copy_to(&self.files)?;
+        let mut qmp = Qmp::open(stream)?;
+        qmp.read(&STATE)?;
+        qmp.go_on()?;
+        self.plug(&mut qmp)
+    }
+
+    /// Takes a snapshot of a guest that has just booted, if there is room for it, and gives it the host's folders then.
+    ///
+    /// # Errors
+    /// When the guest does not go on.
+    pub fn has_booted(&mut self, origin: &Origin) -> Result<()> {
+        let Some(stream) = self.qmp.take() else { return Ok(()) };
+        let mut qmp = Qmp::open(stream)?;
+        if origin.snapshots.has_room() {
+            // Without one the next guest boots too, and all is as it was.
+            if qmp.stop_and_write(&STATE).is_ok() {
+                let _ = origin.snapshots.keep(&origin.key, &self.files);
+            }
+            qmp.go_on()?;
+        }
+        self.plug(&mut qmp)
+    }
+
+    fn plug(&mut self, qmp: &mut Qmp) -> Result<()> {
+        for (place, tag) in self.to_plug.drain(..).enumerate() {
+            let bus = format!("place{place}");
+            let device = "vhost-user-fs-pci";
+            qmp.plug(json!({ "driver": device, "chardev": tag, "tag": tag, "bus": bus }))?;
+        }
+        Ok(())
     }
 
     /// QEMU's process id.
@@ -113,6 +217,11 @@ impl Processes {
     pub fn end_qemu(&mut self) -> Result<ExitStatus> {
         let _ = self.qemu.kill();
         self.qemu.wait().doing("wait for QEMU")
+    }
+
+    /// Whether QEMU has ended by itself.
+    pub fn qemu_ended(&mut self) -> bool {
+        !matches!(self.qemu.try_wait(), Ok(None))
     }
 
     /// Waits a little for QEMU to end by itself.
@@ -165,11 +274,7 @@ fn tethered(request: &Request, program: &OsStr) -> Command {
     command
 }
 
-fn start_server(
-    request: &Request,
-    listener: UnixListener,
-    shares: &[(String, &Path, bool)],
-) -> Result<Child> {
+fn start_server(request: &Request, listener: UnixListener, shares: &[Share<'_>]) -> Result<Child> {
     let mut command = Command::new(&request.quartier);
     command.env_remove("LD_PRELOAD").current_dir("/");
     command.args(["lab", "share", "--parent"]).arg(std::process::id().to_string()).arg("--");
@@ -205,7 +310,18 @@ fn memory_file(content: &[u8]) -> Result<OwnedFd> {
     Ok(file)
 }
 
-fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsString> {
+fn nr_places(shares: &[Share<'_>]) -> usize {
+    shares.len().max(PLACES_MIN)
+}
+
+/// What is booted. The fifth level of page tables is switched on by what unpacks a kernel, and by nothing else.
+fn image(request: &Request) -> &Path {
+    let unpacked = request.kernel.unpacked.as_ref().filter(|_| !request.five_levels);
+    unpacked.unwrap_or(&request.kernel.image)
+}
+
+/// The machine itself, by which a snapshot is known: with so many places for folders of the host, if they are plugged in later.
+fn machine_args(request: &Request, nr_places: Option<usize>) -> Vec<OsString> {
     let mut args: Vec<OsString> =
         ["-nodefaults", "-no-user-config", "-no-reboot"].map(Into::into).into();
     let mut push = |option: &str, value: OsString| args.extend([option.into(), value]);
@@ -227,9 +343,7 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
         .iter()
         .chain(&request.kernel_args)
         .fold(KERNEL_ARGS.to_owned() + emulated, |text, arg| text + " " + arg);
-    // The fifth level is switched on by what unpacks a kernel, and by nothing else.
-    let unpacked = request.kernel.unpacked.as_ref().filter(|_| !request.five_levels);
-    push("-kernel", unpacked.unwrap_or(&request.kernel.image).into());
+    push("-kernel", image(request).into());
     push("-initrd", format!("/proc/self/fd/{FD_INITRD}").into());
     push("-append", kernel_args.into());
     push("-chardev", "stdio,id=console,signal=off".into());
@@ -239,21 +353,41 @@ fn qemu_args(request: &Request, shares: &[(String, &Path, bool)]) -> Vec<OsStrin
     push("-device", format!("virtio-serial-pci,max_ports=2{taken}").into());
     push("-chardev", format!("socket,id=port,fd={FD_PORT}").into());
     push("-device", format!("virtserialport,chardev=port,name={PORT}").into());
-    for (fd, (tag, _, _)) in (FD_FIRST_SHARE..).zip(shares) {
-        push("-chardev", format!("socket,id={tag},fd={fd}").into());
-        push("-device", format!("vhost-user-fs-pci,chardev={tag},tag={tag}").into());
+    for place in 0..nr_places.unwrap_or(0) {
+        let slot = place + 1;
+        push(
+            "-device",
+            format!("pcie-root-port,id=place{place},chassis={slot},slot={slot}").into(),
+        );
     }
     args.extend(request.qemu.data_args());
-    let mut machine = request.topology.qemu_args(cpu);
-    if let Some(instrument) = &request.instrument {
-        let first_file = first_memory(shares.len());
-        instrument::use_memory_files(&mut machine, first_file);
-        args.extend(["-plugin".into(), instrument.plugin_arg(&request.topology, first_file)]);
-        if repeatable {
-            args.extend(REPEATABLE.map(Into::into));
+    if repeatable {
+        args.extend(REPEATABLE.map(Into::into));
+    }
+    args.extend(request.topology.qemu_args(cpu, FD_FIRST_MEMORY).into_iter().map(Into::into));
+    args
+}
+
+/// What is of one run alone.
+fn run_args(request: &Request, shares: &[Share<'_>], origin: Option<&Origin>) -> Vec<OsString> {
+    let mut args = Vec::new();
+    let mut push = |option: &str, value: OsString| args.extend([option.into(), value]);
+    for (fd, (tag, _, _)) in (first_share(request)..).zip(shares) {
+        push("-chardev", format!("socket,id={tag},fd={fd}").into());
+        if origin.is_none() {
+            push("-device", format!("vhost-user-fs-pci,chardev={tag},tag={tag}").into());
         }
     }
-    args.extend(machine.into_iter().map(Into::into));
+    if let Some(instrument) = &request.instrument {
+        push("-plugin", instrument.plugin_arg(&request.topology, FD_FIRST_MEMORY));
+    }
+    if let Some(origin) = origin {
+        push("-chardev", format!("socket,id=qmp,fd={FD_QMP}").into());
+        push("-mon", "chardev=qmp,mode=control".into());
+        if origin.is_found() {
+            push("-incoming", "defer".into());
+        }
+    }
     args
 }
 

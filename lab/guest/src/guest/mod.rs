@@ -7,8 +7,10 @@ mod instrument;
 mod machine;
 mod plan;
 mod program;
+mod qmp;
 mod run;
 mod signals;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -56,6 +58,9 @@ pub struct Request {
     pub kernel_args: Vec<String>,
     /// Use /dev/kvm.
     pub kvm: bool,
+    /// Where guests are kept as they were when they had booted, and gone on from; without it, each one boots. So does one that
+    /// runs on /dev/kvm, is repeatable, or whose console somebody reads.
+    pub snapshots: Option<PathBuf>,
     /// Give the CPUs five levels of page tables.
     pub five_levels: bool,
     /// What runs beside the command, as the guest's root, until it ends: a daemon of this machine by its
@@ -119,6 +124,7 @@ impl Request {
             as_root: false,
             kernel_args: Vec::new(),
             kvm: false,
+            snapshots: None,
             five_levels: false,
             beside: Vec::new(),
             slow_clocks: 1,
@@ -177,6 +183,8 @@ pub struct Report {
     pub memory_bytes: Vec<Bytes>,
     /// Distances between the nodes.
     pub distances: DistanceMatrix,
+    /// Whether the guest went on from the snapshot of an earlier one.
+    pub from_snapshot: bool,
     /// From the start to the command's start; unknown if it did not start.
     pub boot_ms: Option<u64>,
     /// From the start to the end.

@@ -1,6 +1,8 @@
 //! What the guest is told of the command: as a frame once it has booted, or in what it boots with.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -90,8 +92,16 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         hostname: rustix::system::uname().nodename().to_bytes().to_vec(),
         is_repeatable,
         files_max: crate::share::files_max(1 + request.writable.len()),
+        seed: if is_repeatable { Vec::new() } else { seed()? },
         time_ns: if is_repeatable { 0 } else { now_ns() },
     })
+}
+
+fn seed() -> Result<Vec<u8>> {
+    let path = Path::new("/dev/urandom");
+    let mut seed = vec![0; 64];
+    File::open(path).and_then(|mut file| file.read_exact(&mut seed)).path("read", path)?;
+    Ok(seed)
 }
 
 pub fn now_ns() -> u64 {

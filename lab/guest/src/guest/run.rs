@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGABRT, SIGBUS, SIGILL, SIGSEGV};
 
 use super::console::Tail;
 use super::input::Pump;
-use super::machine::Processes;
+use super::machine::{Origin, Processes, Share};
 use super::plan::{alone, now_ns, plan};
 use super::signals::{Ending, Forwarder};
 use super::{Input, Report, Request, Spaces, Streams};
@@ -41,13 +41,13 @@ const TICK: Duration = Duration::from_millis(200);
 /// When something asked for cannot be, or when the guest ends before the command does.
 pub fn run(request: &Request, mut streams: Streams) -> Result<Report> {
     let begun = Instant::now();
-    let what = match run_in_one_guest(request, &mut streams, begun)? {
+    let what = match run_in_one_guest(request, &mut streams, begun, true)? {
         Tried::Ran(report) => return Ok(report),
         Tried::NotBooted { what, .. } => what,
     };
     let note = "nothing has run in it, so another is tried, once";
     let _ = writeln!(streams.error, "quartier: {what}; {note}");
-    match run_in_one_guest(request, &mut streams, begun)? {
+    match run_in_one_guest(request, &mut streams, begun, false)? {
         Tried::Ran(report) => Ok(report),
         Tried::NotBooted { what, console } => Err(Error::GuestDied { what, console }),
     }
@@ -63,7 +63,12 @@ enum Tried {
     },
 }
 
-fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) -> Result<Tried> {
+fn run_in_one_guest(
+    request: &Request,
+    streams: &mut Streams,
+    begun: Instant,
+    may_go_on: bool,
+) -> Result<Tried> {
     let booting_since = Instant::now();
     let start = plan(request, &streams.input)?;
     let modules = match &request.kernel.modules {
@@ -73,14 +78,20 @@ fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) ->
     let alone = start.is_repeatable.then(|| alone(request, &start)).transpose()?;
     let initramfs = initramfs::build(&request.quartier, &modules, alone.as_ref())?;
     let (ours, theirs) = UnixStream::pair().doing("make a socket")?;
-    let mut shares = Vec::new();
+    let mut shares: Vec<Share<'_>> = Vec::new();
     if !start.is_repeatable {
         shares.push((ROOT_TAG.to_owned(), Path::new("/"), false));
         let folders = start.writable.iter().zip(&request.writable);
         shares.extend(folders.map(|((tag, _), path)| (tag.clone(), path.as_path(), true)));
     }
     let console = streams.console.take();
-    let mut processes = Processes::start(request, &initramfs, theirs, &shares, console)?;
+    // Who reads the console wants to see the guest boot.
+    let origin = (may_go_on && console.is_none())
+        .then(|| Origin::of(request, &initramfs, &shares))
+        .transpose()?
+        .flatten();
+    let origin = origin.as_ref();
+    let mut processes = Processes::start(request, &initramfs, theirs, &shares, console, origin)?;
     drop(initramfs);
     let ending = Ending::new(processes.qemu_id());
     let (to_guest, frames_out) = mpsc::channel();
@@ -99,6 +110,7 @@ fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) ->
         begun,
         booting_since,
         has_answered: false,
+        origin,
         start: Some(start).filter(|start| !start.is_repeatable),
         to_guest,
         ending,
@@ -108,9 +120,16 @@ fn run_in_one_guest(request: &Request, streams: &mut Streams, begun: Instant) ->
         heard: Instant::now(),
         spaces: Spaces::default(),
     };
-    let end = run.until_end(&from_guest, &mut processes);
+    let end = run.go_on(&mut processes).and_then(|end| match end {
+        Some(end) => Ok(end),
+        None => run.until_end(&from_guest, &mut processes),
+    });
     run.pump = None;
-    run.judge(end, &mut processes)
+    let tried = run.judge(end, &mut processes);
+    if let (Ok(Tried::NotBooted { .. }), Some(origin)) = (&tried, origin) {
+        origin.forget();
+    }
+    tried
 }
 
 fn write_frames(mut port: UnixStream, frames: &Receiver<Frame>) {
@@ -140,6 +159,8 @@ enum End {
     NoServer,
     Hung(Duration),
     BootTooLong(Duration),
+    /// It did not go on from a snapshot.
+    NoSnapshot(String),
     TimeLimit(Duration),
     /// Nobody reads the command's output any more.
     OutputClosed,
@@ -153,6 +174,7 @@ struct Run<'a> {
     begun: Instant,
     booting_since: Instant,
     has_answered: bool,
+    origin: Option<&'a Origin>,
     start: Option<Start>,
     to_guest: Sender<Frame>,
     ending: Ending,
@@ -163,6 +185,24 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Has a guest go on that need not boot, and tells it what to run. Gives why not, if it does not.
+    fn go_on(&mut self, processes: &mut Processes) -> Result<Option<End>> {
+        let Some(origin) = self.origin.filter(|origin| origin.is_found()) else { return Ok(None) };
+        if let Err(error) = processes.go_on(origin) {
+            let why = error.to_string();
+            return Ok(Some(if processes.qemu_ended() { End::Gone } else { End::NoSnapshot(why) }));
+        }
+        self.send_start();
+        Ok(None)
+    }
+
+    fn send_start(&mut self) {
+        if let Some(mut start) = self.start.take() {
+            start.time_ns = now_ns();
+            let _ = self.to_guest.send(Frame::Start(Box::new(start)));
+        }
+    }
+
     fn until_end(
         &mut self,
         from_guest: &Receiver<Frame>,
@@ -172,6 +212,9 @@ impl Run<'_> {
             match from_guest.recv_timeout(TICK) {
                 Ok(frame) => {
                     self.has_answered = true;
+                    if let (Frame::Hello(_), Some(origin)) = (&frame, self.origin) {
+                        processes.has_booted(origin)?;
+                    }
                     if let Some(end) = self.take(frame)? {
                         return Ok(end);
                     }
@@ -207,10 +250,7 @@ impl Run<'_> {
     fn take(&mut self, frame: Frame) -> Result<Option<End>> {
         let written = match frame {
             Frame::Hello(_) => {
-                if let Some(mut start) = self.start.take() {
-                    start.time_ns = now_ns();
-                    let _ = self.to_guest.send(Frame::Start(Box::new(start)));
-                }
+                self.send_start();
                 Ok(())
             }
             Frame::Serving => {
@@ -287,6 +327,10 @@ impl Run<'_> {
                 may_boot_again = true;
                 format!("the guest did not start within {} s", limit.as_secs())
             }
+            End::NoSnapshot(why) => {
+                may_boot_again = true;
+                format!("the guest did not go on from a snapshot: {why}")
+            }
             End::Gone if console.contains("Kernel panic") => {
                 may_boot_again = true;
                 "the guest's kernel panicked".into()
@@ -340,6 +384,7 @@ impl Run<'_> {
                 .map(|node| node.memory.unwrap_or_default())
                 .collect(),
             distances: machine.distances().clone(),
+            from_snapshot: self.origin.is_some_and(Origin::is_found),
             boot_ms: self.boot.map(|boot| boot.as_millis() as u64),
             elapsed_ms: self.begun.elapsed().as_millis() as u64,
             exit,
