@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::apt::Mirror;
 use crate::cache::Cache;
 use crate::error::Result;
+use crate::guest::snapshot::Snapshots;
 use crate::initramfs;
 use crate::kernel::Kernel;
 use crate::modules::{ModuleTree, NEEDED};
@@ -70,6 +71,7 @@ pub fn check(cache: &Cache) -> Vec<Check> {
         check_fetching(),
         check_qemu(cache),
         check_kernels(&kernels),
+        check_snapshots(cache),
         check_first_process(kernels.last()),
         check_open_files(),
         check_memory(),
@@ -124,6 +126,22 @@ fn check_kernels(kernels: &[Kernel]) -> Check {
     }
     let releases: Vec<_> = kernels.iter().map(|kernel| kernel.release.as_str()).collect();
     Check::ok("kernels", releases.join(", "))
+}
+
+fn check_snapshots(cache: &Cache) -> Check {
+    let name = "snapshots";
+    let snapshots = Snapshots::at(&cache.snapshots());
+    let (count, bytes) = snapshots.about();
+    let found = format!("{count} of guests that have booted, {bytes}");
+    if snapshots.has_room() {
+        return Check::ok(name, found);
+    }
+    Check::not_ok(
+        name,
+        State::Limited,
+        format!("{found}; no other is taken, for the disk is nearly full"),
+        "guests boot all the same; for sooner ones let QUARTIER_CACHE be where 4 GiB are free",
+    )
 }
 
 fn check_first_process(kernel: Option<&Kernel>) -> Check {

@@ -47,7 +47,7 @@ pub struct GuestArgs {
     /// Boot the guest anew, and keep nothing of it
     ///
     /// Otherwise a guest of the same kernel and machine as an earlier one goes on from how that was when it had booted, within a
-    /// second. The last eight of them are kept beside the kernels (some 300 MiB each). One whose console is copied, or that is
+    /// second. The last sixteen of them are kept beside the kernels (some 300 MiB each). One whose console is copied, or that is
     /// repeatable, or runs on /dev/kvm boots in any case.
     #[arg(long)]
     cold: bool,

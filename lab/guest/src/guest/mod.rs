@@ -10,7 +10,7 @@ mod program;
 mod qmp;
 mod run;
 mod signals;
-mod snapshot;
+pub(crate) mod snapshot;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -13,13 +13,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use quartier_model::Bytes;
 use rustix::fs::{MemfdFlags, SeekFrom};
 
 use crate::error::{Context, Error, Result};
 use crate::topology::Topology;
 
 /// So many are kept, those used last; each takes what a kernel has written to its memory, some 300 MiB.
-const KEPT_MAX: usize = 8;
+const KEPT_MAX: usize = 16;
 /// None is taken where the disk would have less room after it.
 const ROOM_MIN_BYTES: u64 = 4 << 30;
 /// How the name of one begins that is being written, which takes a second.
@@ -99,6 +100,15 @@ impl Snapshots {
         let there = self.folder.ancestors().find(|folder| folder.exists());
         let about = there.and_then(|folder| rustix::fs::statvfs(folder).ok());
         about.is_some_and(|about| about.f_bavail.saturating_mul(about.f_frsize) > ROOM_MIN_BYTES)
+    }
+
+    /// How many there are, and what all together take of the disk.
+    pub fn about(&self) -> (usize, Bytes) {
+        let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+        let folders: Vec<_> = entries(&self.folder).map(|entry| entry.path()).collect();
+        let files = folders.iter().flat_map(|folder| entries(folder));
+        let blocks: u64 = files.filter_map(|file| Some(file.metadata().ok()?.blocks())).sum();
+        (folders.iter().filter(|folder| folder.join(KEY).exists()).count(), Bytes(blocks * 512))
     }
 
     /// Keeps one, and no more than so many with it. Where two are made at once, the second one changes nothing.
@@ -258,6 +268,8 @@ mod tests {
         // A second one of the same key is not taken.
         snapshots.keep(&key("a"), &snapshot(b"other", b"other")).unwrap();
         assert_eq!(fs::read_dir(&snapshots.folder).unwrap().count(), 1);
+        let (count, bytes) = snapshots.about();
+        assert!(count == 1 && (3 * MIB..8 * MIB).contains(&bytes.0), "{count} {bytes:?}");
         assert!(snapshots.find(&key("b"), 1).is_none() && snapshots.find(&key("a"), 2).is_none());
         let found = snapshots.find(&key("a"), 1).unwrap();
         let empty = Snapshot { state: file(0, &[]), memory: vec![file(64 * MIB, &[])] };
