@@ -1,0 +1,28 @@
+package trial;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** A web application that nobody here wrote, with a database and an index in it: classed and scheduled as it is. */
+@Timeout(240)
+class WebappTest {
+    @Test
+    void documentsAndSearchesAreClassedAndAnsweredAsEver() throws Exception {
+        try (ServerProcess server =
+                new ServerProcess(Documents.application().quick(), Documents.config("policy = \"weighted\"\n"))) {
+            Documents documents = new Documents(server.port, 100);
+            documents.put();
+            Documents.Outcome outcome = documents.load(4, 4, 200, 12);
+            assertEquals(List.of(), outcome.failures());
+            server.awaitMetric("present{class=\"heavy\"}", 0);
+            server.awaitMetric("completed_total{class=\"light\"}", outcome.lightNanos().size());
+            server.awaitMetric("completed_total{class=\"heavy\"}", outcome.nrSearches());
+            assertTrue(server.metric("yields_total{class=\"heavy\"}") > 0, server.metrics());
+            assertEquals(0, server.metric("faults_total"), server.said());
+        }
+    }
+}

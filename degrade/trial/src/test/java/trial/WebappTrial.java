@@ -1,0 +1,61 @@
+package trial;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Light requests of a real application beside heavy ones, unmanaged and protected, alternating.
+ *
+ * <p>{@code java -Dagent.jar=JAR -cp ... trial.WebappTrial [HEAVY_CLIENTS [ROUNDS [DOCUMENTS]]]}
+ */
+final class WebappTrial {
+    private static final int NR_LIGHT = 8;
+    private static final int NR_ANSWERS = 2000;
+
+    private WebappTrial() {}
+
+    public static void main(String[] arguments) throws Exception {
+        int nrHeavy = arguments.length > 0 ? Integer.parseInt(arguments[0]) : 8;
+        int nrRounds = arguments.length > 1 ? Integer.parseInt(arguments[1]) : 3;
+        int nrDocuments = arguments.length > 2 ? Integer.parseInt(arguments[2]) : 1000;
+        String off = Documents.config("mode = \"off\"\npolicy = \"fair\"\n");
+        try (ServerProcess server = new ServerProcess(Documents.application(), off)) {
+            Documents documents = new Documents(server.port, nrDocuments);
+            documents.put();
+            for (int warm = 0; warm < 2; warm++) {
+                documents.load(NR_LIGHT, nrHeavy, NR_ANSWERS, 50);
+            }
+            Documents.Outcome alone = documents.load(NR_LIGHT, 0, NR_ANSWERS, 0);
+            System.out.println("alone: " + alone);
+            long targetMillis = Math.max(1, Math.round(1.4 * alone.lightMillis(0.95)));
+            String protect = Documents.config("""
+                policy = "protect"
+                """).replace("[weave]", """
+                [protect]
+                class = "light"
+                p95_ms = %d
+
+                [weave]""".formatted(targetMillis));
+            List<Double> unmanaged = new ArrayList<>();
+            List<Double> managed = new ArrayList<>();
+            for (int round = 0; round < nrRounds; round++) {
+                server.configure(off, "reloaded");
+                unmanaged.add(show("unmanaged", documents, nrHeavy, alone));
+                server.configure(protect, "reloaded");
+                managed.add(show("protected", documents, nrHeavy, alone));
+            }
+            System.out.printf("light p95 over alone, %d heavy, target %d ms: unmanaged %s, protected %s%n", nrHeavy,
+                    targetMillis, Documents.sorted(unmanaged), Documents.sorted(managed));
+            server.metrics().lines()
+                    .filter(line -> line.matches(".*(lent|overdue|opened|yields|faults)_total.*"))
+                    .forEach(System.out::println);
+        }
+    }
+
+    private static double show(String how, Documents documents, int nrHeavy, Documents.Outcome alone)
+            throws InterruptedException {
+        Documents.Outcome outcome = documents.load(NR_LIGHT, nrHeavy, NR_ANSWERS, 20);
+        System.out.println(how + ": " + outcome);
+        return outcome.lightMillis(0.95) / alone.lightMillis(0.95);
+    }
+}
