@@ -1,10 +1,11 @@
-//! The hazards and the random tester on every rung: kernels with four nodes, one guest for each rung of each. They run side by side: much
-//! of a hazard is waiting, and what disturbs one is welcome.
+//! The hazards and the random tester on every rung: kernels with four nodes, one boot for each. A boot
+//! takes some ten seconds, so everything for a kernel runs in it.
 
 mod common;
 
 use std::fmt::Write;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use common::{HAZARDS, SKIPPED, operations, programs, quartier, run, torture};
 
@@ -135,6 +136,8 @@ fn script(options: &str, part: Part, by_protection: bool, operations: u64) -> St
 
 /// Runs everything on a kernel; fails if a program failed, or did not run.
 fn check(kernel: &str, options: &str, part: Part, by_protection: bool) {
+    static ONE_GUEST: Mutex<()> = Mutex::new(());
+    let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
     let fetched = run(Command::new(quartier()).args(["lab", "fetch", "--kernel", kernel]), 600);
     if fetched.status != 0 {
         assert!(std::env::var_os("CI").is_none(), "guests must run in CI: {}", fetched.said);

@@ -37,7 +37,8 @@ impl Ran {
 fn run(cache: &Path, kernel: &str, options: &[&str], script: &str) -> Ran {
     let report = cache.join("report.json");
     let report_option = format!("--report={}", report.display());
-    let options = [&["--nodes=2", "--cpus-per-node=1", &report_option][..], options].concat();
+    let always = ["--snapshots", "--nodes=2", "--cpus-per-node=1", &report_option];
+    let options = [&always[..], options].concat();
     let _alone = alone();
     let mut command = lab(kernel, &options, &["sh", "-c", script]);
     let output = command.env("QUARTIER_CACHE", cache).output().unwrap();
@@ -110,7 +111,7 @@ fn whatever_is_another_guest_boots() {
     let path = cache.path().join("console");
     let console = format!("--console={}", path.display());
     let folders = ["--rw=/tmp", "--rw=/var/tmp"];
-    for options in [&folders[..], &["--cold"], &[&console]] {
+    for options in [&folders[..], &[&console]] {
         let ran = run(cache.path(), FAST, options, "exit 0");
         assert_status(&ran.output, 0);
         assert!(!ran.is_from_snapshot(), "{options:?}");

@@ -44,13 +44,12 @@ pub struct GuestArgs {
     /// Use /dev/kvm; it may exist and not work
     #[arg(long)]
     kvm: bool,
-    /// Boot the guest anew, and keep nothing of it
+    /// Go on from how an earlier guest of the same kernel and machine was when it had booted: within a second
     ///
-    /// Otherwise a guest of the same kernel and machine as an earlier one goes on from how that was when it had booted, within a
-    /// second. The last sixteen of them are kept beside the kernels (some 300 MiB each). One whose console is copied, or that is
-    /// repeatable, or runs on /dev/kvm boots in any case.
+    /// Where there was none, the guest boots and is kept: the last sixteen are, beside the kernels (some 300 MiB each). One whose console
+    /// is copied, or that is repeatable, or runs on /dev/kvm boots in any case.
     #[arg(long)]
-    cold: bool,
+    snapshots: bool,
     /// Give the CPUs five levels of page tables, as machines with more than 64 TiB use them
     #[arg(long)]
     five_levels: bool,
@@ -126,7 +125,7 @@ impl GuestArgs {
         let cache = Cache::from_environment()?;
         let (kernel, qemu) = prepare(&spec, &cache, &super::progress)?;
         let mut request = Request::new(topology, kernel, qemu, command.to_vec())?;
-        request.snapshots = (!self.cold).then(|| cache.snapshots());
+        request.snapshots = self.snapshots.then(|| cache.snapshots());
         for folder in &self.rw {
             let shown = folder.display();
             let folder =
