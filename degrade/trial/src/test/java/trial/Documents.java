@@ -27,7 +27,7 @@ final class Documents {
     private final int nrDocuments;
 
     Documents(int port, int nrDocuments) {
-        server = "http://127.0.0.1:" + port;
+        server = "http://localhost:" + port;
         this.nrDocuments = nrDocuments;
     }
 
