@@ -8,13 +8,9 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Base64;
-import java.util.List;
-import java.util.concurrent.ConcurrentLinkedQueue;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.IntStream;
 
 /** Clients of Apache Jackrabbit: documents are put, got (light) and searched for (heavy). */
 final class Documents {
@@ -23,11 +19,11 @@ final class Documents {
     private static final String[] WORDS = {"light", "heavy", "server", "thread", "overload", "kernel", "slice", "lock"};
 
     private final HttpClient client = HttpClient.newHttpClient();
-    private final String server;
+    private final int port;
     private final int nrDocuments;
 
     Documents(int port, int nrDocuments) {
-        server = "http://localhost:" + port;
+        this.port = port;
         this.nrDocuments = nrDocuments;
     }
 
@@ -38,7 +34,7 @@ final class Documents {
     }
 
     /** Fills the repository. */
-    void put() throws IOException, InterruptedException {
+    void put() throws IOException {
         for (int at = 0; at < nrDocuments; at++) {
             int status = send("PUT", "/repository/default/document" + at + ".txt", document(at)).statusCode();
             if (status / 100 != 2) {
@@ -56,13 +52,13 @@ final class Documents {
     }
 
     /** Whether a document is what was put. */
-    boolean get(int at) throws IOException, InterruptedException {
+    private boolean get(int at) throws IOException {
         var answer = send("GET", "/repository/default/document" + at % nrDocuments + ".txt", null);
         return answer.statusCode() == 200 && answer.body().equals(document(at % nrDocuments));
     }
 
     /** How many documents are found that have a name like this, each looked at: no index has them in lower case. */
-    int search() throws IOException, InterruptedException {
+    private int search() throws IOException {
         String query = "SELECT * FROM [nt:file] AS file WHERE LOWER(NAME(file)) LIKE 'document%7.txt'";
         String body = "<D:searchrequest xmlns:D=\"DAV:\"><JCR-SQL2><![CDATA[" + query + "]]></JCR-SQL2></D:searchrequest>";
         var answer = send("SEARCH", "/server/default/jcr:root", body);
@@ -72,75 +68,33 @@ final class Documents {
         return answer.body().split("<D:response>", -1).length - 1;
     }
 
-    private HttpResponse<String> send(String method, String path, String body) throws IOException, InterruptedException {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(server + path))
+    private HttpResponse<String> send(String method, String path, String body) throws IOException {
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create("http://localhost:" + port + path))
                 .header("Authorization", AUTHORIZATION)
                 .method(method, body == null ? BodyPublishers.noBody() : BodyPublishers.ofString(body));
         if (body != null) {
             request.header("Content-Type", method.equals("PUT") ? "text/plain" : "text/xml");
         }
-        return client.send(request.build(), HttpResponse.BodyHandlers.ofString());
-    }
-
-    /** What came of many clients of both kinds. */
-    record Outcome(List<Long> lightNanos, int nrSearches, double seconds, List<String> failures) {
-        double lightMillis(double quantile) {
-            long[] sorted = lightNanos.stream().mapToLong(nanos -> nanos).sorted().toArray();
-            return sorted[(int) Math.min(sorted.length - 1, quantile * sorted.length)] / 1e6;
-        }
-
-        @Override
-        public String toString() {
-            return String.format("%d documents, p50 %.1f ms, p95 %.1f ms, p99 %.1f ms; %.1f searches/s, failures %s",
-                    lightNanos.size(), lightMillis(0.5), lightMillis(0.95), lightMillis(0.99), nrSearches / seconds,
-                    failures);
+        try {
+            return client.send(request.build(), HttpResponse.BodyHandlers.ofString());
+        } catch (InterruptedException interrupted) {
+            throw new IOException(interrupted);
         }
     }
 
-    /** Each client asks again when it is answered, until so many documents and searches were answered. */
-    Outcome load(int nrLight, int nrHeavy, int nrAnswers, int nrSearchesMin) throws InterruptedException {
-        int expected = (int) java.util.stream.IntStream.range(0, nrDocuments).filter(at -> at % 10 == 7).count();
-        ConcurrentLinkedQueue<Long> lightNanos = new ConcurrentLinkedQueue<>();
-        ConcurrentLinkedQueue<String> failures = new ConcurrentLinkedQueue<>();
+    /** Clients of both kinds, as "light" and "heavy", until so many documents and searches were answered. */
+    Load load(int nrLight, int nrHeavy, int nrAnswers, int nrSearches) throws InterruptedException {
+        int expected = (int) IntStream.range(0, nrDocuments).filter(at -> at % 10 == 7).count();
         AtomicInteger nrGot = new AtomicInteger();
-        AtomicInteger nrSearches = new AtomicInteger();
-        AtomicBoolean stopped = new AtomicBoolean();
-        List<Thread> threads = new ArrayList<>();
-        long beganNanos = System.nanoTime();
-        for (int nr = 0; nr < nrLight + nrHeavy; nr++) {
-            boolean isLight = nr < nrLight;
-            threads.add(new Thread(() -> {
-                try {
-                    while (!stopped.get()) {
-                        long sentNanos = System.nanoTime();
-                        if (isLight) {
-                            if (!get(nrGot.getAndIncrement())) {
-                                failures.add("another document");
-                            }
-                            lightNanos.add(System.nanoTime() - sentNanos);
-                        } else {
-                            int found = search();
-                            if (found != expected) {
-                                failures.add(found + " found instead of " + expected);
-                            }
-                            nrSearches.incrementAndGet();
-                        }
-                        if (lightNanos.size() >= nrAnswers && (nrHeavy == 0 || nrSearches.get() >= nrSearchesMin)) {
-                            stopped.set(true);
-                        }
-                    }
-                } catch (IOException | InterruptedException thrown) {
-                    failures.add(thrown.toString());
-                    stopped.set(true);
-                }
-            }));
+        Load load = new Load(port).clients(nrLight, "light", nrAnswers,
+                () -> get(nrGot.getAndIncrement()) ? null : "another document");
+        if (nrHeavy > 0) {
+            load.clients(nrHeavy, "heavy", nrSearches, () -> {
+                int found = search();
+                return found == expected ? null : found + " found instead of " + expected;
+            });
         }
-        threads.forEach(Thread::start);
-        for (Thread thread : threads) {
-            thread.join();
-        }
-        double seconds = (System.nanoTime() - beganNanos) / 1e9;
-        return new Outcome(List.copyOf(lightNanos), nrSearches.get(), seconds, List.copyOf(failures));
+        return load.run();
     }
 
     static String config(String policy) {
@@ -159,9 +113,5 @@ final class Documents {
             name = "heavy"
             methods = ["SEARCH"]
             """;
-    }
-
-    static String sorted(List<Double> values) {
-        return Arrays.toString(values.stream().sorted().map(value -> String.format("%.2f", value)).toArray());
     }
 }

@@ -38,12 +38,25 @@ final class Load {
         this.port = port;
     }
 
+    /** One request: what was wrong with its answer, or null. */
+    interface Ask {
+        String failure() throws IOException;
+    }
+
     /** So many clients, and so many answers that are wanted at least. */
     Load clients(int nr, String path, int nrAnswers) {
-        wanted.put(path, nrAnswers);
-        latencies.put(path, new ConcurrentLinkedQueue<>());
+        return clients(nr, path, nrAnswers, () -> {
+            int code = get(port, path).code;
+            return code == 200 ? null : Integer.toString(code);
+        });
+    }
+
+    /** The same of requests that are more than a path, under a name of their own. */
+    Load clients(int nr, String name, int nrAnswers, Ask ask) {
+        wanted.put(name, nrAnswers);
+        latencies.put(name, new ConcurrentLinkedQueue<>());
         for (int at = 0; at < nr; at++) {
-            Thread thread = new Thread(() -> ask(path));
+            Thread thread = new Thread(() -> ask(name, ask));
             threads.add(thread);
         }
         return this;
@@ -80,18 +93,18 @@ final class Load {
                 || wanted.entrySet().stream().allMatch(path -> nr(path.getKey()) >= path.getValue());
     }
 
-    private void ask(String path) {
+    private void ask(String name, Ask ask) {
         while (!isDone()) {
             long beganNanos = System.nanoTime();
             try {
-                Answer answer = get(port, path);
-                if (answer.code != 200) {
-                    failures.add(path + ": " + answer.code);
+                String failure = ask.failure();
+                if (failure != null) {
+                    failures.add(name + ": " + failure);
                 }
             } catch (IOException thrown) {
-                failures.add(path + ": " + thrown);
+                failures.add(name + ": " + thrown);
             }
-            latencies.get(path).add(System.nanoTime() - beganNanos);
+            latencies.get(name).add(System.nanoTime() - beganNanos);
         }
     }
 

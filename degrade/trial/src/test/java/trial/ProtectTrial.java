@@ -46,7 +46,7 @@ final class ProtectTrial {
         return load.quantileMillis("/light", 0.95);
     }
 
-    private static String sorted(List<Double> ratios) {
+    static String sorted(List<Double> ratios) {
         return Arrays.toString(ratios.stream().sorted().map(ratio -> String.format("%.2f", ratio)).toArray());
     }
 

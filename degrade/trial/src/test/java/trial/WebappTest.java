@@ -16,11 +16,11 @@ class WebappTest {
                 new ServerProcess(Documents.application().quick(), Documents.config("policy = \"weighted\"\n"))) {
             Documents documents = new Documents(server.port, 100);
             documents.put();
-            Documents.Outcome outcome = documents.load(4, 4, 200, 12);
-            assertEquals(List.of(), outcome.failures());
+            Load load = documents.load(4, 4, 200, 12);
+            assertEquals(List.of(), load.failures());
             server.awaitMetric("present{class=\"heavy\"}", 0);
-            server.awaitMetric("completed_total{class=\"light\"}", outcome.lightNanos().size());
-            server.awaitMetric("completed_total{class=\"heavy\"}", outcome.nrSearches());
+            server.awaitMetric("completed_total{class=\"light\"}", load.nr("light"));
+            server.awaitMetric("completed_total{class=\"heavy\"}", load.nr("heavy"));
             assertTrue(server.metric("yields_total{class=\"heavy\"}") > 0, server.metrics());
             assertEquals(0, server.metric("faults_total"), server.said());
         }

@@ -25,9 +25,9 @@ final class WebappTrial {
             for (int warm = 0; warm < 2; warm++) {
                 documents.load(NR_LIGHT, nrHeavy, NR_ANSWERS, 50);
             }
-            Documents.Outcome alone = documents.load(NR_LIGHT, 0, NR_ANSWERS, 0);
+            Load alone = documents.load(NR_LIGHT, 0, NR_ANSWERS, 0);
             System.out.println("alone: " + alone);
-            long targetMillis = Math.max(1, Math.round(1.4 * alone.lightMillis(0.95)));
+            long targetMillis = Math.max(1, Math.round(1.4 * alone.quantileMillis("light", 0.95)));
             String protect = Documents.config("""
                 policy = "protect"
                 """).replace("[weave]", """
@@ -45,17 +45,19 @@ final class WebappTrial {
                 managed.add(show("protected", documents, nrHeavy, alone));
             }
             System.out.printf("light p95 over alone, %d heavy, target %d ms: unmanaged %s, protected %s%n", nrHeavy,
-                    targetMillis, Documents.sorted(unmanaged), Documents.sorted(managed));
+                    targetMillis, ProtectTrial.sorted(unmanaged), ProtectTrial.sorted(managed));
             server.metrics().lines()
                     .filter(line -> line.matches(".*(lent|overdue|opened|yields|faults)_total.*"))
                     .forEach(System.out::println);
         }
     }
 
-    private static double show(String how, Documents documents, int nrHeavy, Documents.Outcome alone)
+    private static double show(String how, Documents documents, int nrHeavy, Load alone)
             throws InterruptedException {
-        Documents.Outcome outcome = documents.load(NR_LIGHT, nrHeavy, NR_ANSWERS, 20);
-        System.out.println(how + ": " + outcome);
-        return outcome.lightMillis(0.95) / alone.lightMillis(0.95);
+        long beganNanos = System.nanoTime();
+        Load load = documents.load(NR_LIGHT, nrHeavy, NR_ANSWERS, 20);
+        double seconds = (System.nanoTime() - beganNanos) / 1e9;
+        System.out.printf("%s: %s, %.1f searches/s, failures %s%n", how, load, load.nr("heavy") / seconds, load.failures());
+        return load.quantileMillis("light", 0.95) / alone.quantileMillis("light", 0.95);
     }
 }
