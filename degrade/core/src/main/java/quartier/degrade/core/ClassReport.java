@@ -55,7 +55,7 @@ public record ClassReport(
                 counts.parts,
                 queue.nrPresent,
                 nrRunning,
-                queue.waiting.size(),
+                queue.nrWaiting(),
                 queue.latencies.quantile(0.5, sinceNanos),
                 queue.latencies.quantile(0.95, sinceNanos),
                 queue.latencies.quantile(0.99, sinceNanos),

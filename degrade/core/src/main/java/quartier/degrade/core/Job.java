@@ -33,6 +33,8 @@ public final class Job {
     long waitMaxNanos = Long.MAX_VALUE;
     /** Since when it is in this state; for RUNNING, since when the slice runs. */
     long sinceNanos;
+    /** Permit time since it was last at the end of its queue. */
+    long turnNanos;
     long askAgainNanos;
     long lookedNanos;
     int nrUnanswered;

@@ -1,11 +1,14 @@
 package quartier.degrade.core;
 
 import java.util.ArrayDeque;
+import java.util.function.ToLongFunction;
 
 /** A class of work in operation: who waits, and what it has had. Written under the dispatcher's lock. */
 public final class RunQueue {
     private WorkClass workClass;
-    final ArrayDeque<Job> waiting = new ArrayDeque<>();
+    /** In the middle of their turn: they go on before others begin theirs. */
+    private final ArrayDeque<Job> inTurn = new ArrayDeque<>();
+    private final ArrayDeque<Job> waiting = new ArrayDeque<>();
     final Latencies latencies = new Latencies();
     final Counts counts = new Counts();
 
@@ -53,18 +56,40 @@ public final class RunQueue {
         return nrPresent;
     }
 
+    void add(Job job, boolean isInTurn) {
+        (isInTurn ? inTurn : waiting).addLast(job);
+    }
+
+    /** Who is next; there must be one. */
+    Job take() {
+        return inTurn.isEmpty() ? waiting.removeFirst() : inTurn.removeFirst();
+    }
+
+    boolean remove(Job job) {
+        return waiting.remove(job) || inTurn.remove(job);
+    }
+
     public int nrWaiting() {
-        return waiting.size();
+        return inTurn.size() + waiting.size();
     }
 
     /** Since when the one who waits longest does; there must be one. */
     public long headSinceNanos() {
-        return waiting.getFirst().sinceNanos;
+        return ofHeads(job -> job.sinceNanos);
     }
 
     /** When the one who waits longest arrived; there must be one. */
     public long headArrivedNanos() {
-        return waiting.getFirst().arrivedNanos;
+        return ofHeads(job -> job.arrivedNanos);
+    }
+
+    private long ofHeads(ToLongFunction<Job> nanos) {
+        if (inTurn.isEmpty() || waiting.isEmpty()) {
+            return nanos.applyAsLong(inTurn.isEmpty() ? waiting.getFirst() : inTurn.getFirst());
+        }
+        long ofFirst = nanos.applyAsLong(inTurn.getFirst());
+        long ofSecond = nanos.applyAsLong(waiting.getFirst());
+        return ofFirst - ofSecond < 0 ? ofFirst : ofSecond;
     }
 
     public Latencies latencies() {
@@ -73,6 +98,6 @@ public final class RunQueue {
 
     @Override
     public String toString() {
-        return workClass.name() + ": " + waiting.size() + " of " + nrPresent + " wait";
+        return workClass.name() + ": " + nrWaiting() + " of " + nrPresent + " wait";
     }
 }

@@ -182,9 +182,17 @@ public final class Scheduler {
     }
 
     private void enqueue(Job job, long nowNanos) {
+        boolean inTurn = job.turnNanos > 0 && job.turnNanos < turnNanos();
+        if (!inTurn) {
+            job.turnNanos = 0;
+        }
         job.become(State.WAITING, nowNanos);
-        job.queue.waiting.addLast(job);
+        job.queue.add(job, inTurn);
         nrWaiting++;
+    }
+
+    private long turnNanos() {
+        return settings.sliceNanos() * policy.nrSlicesInTurn();
     }
 
     /** A job at a yield point. Returns whether it runs on; else it is in its queue. */
@@ -193,14 +201,14 @@ public final class Scheduler {
         if (!enforcing()) {
             return true;
         }
-        if (job.state == State.RUNNING) {
+        boolean hadPermit = job.state == State.RUNNING;
+        if (hadPermit) {
             settle(job, nowNanos);
             job.sinceNanos = nowNanos;
             if (nrWaiting == 0) {
                 return true;
             }
             running.remove(job);
-            job.queue.counts.yields++;
         } else if (job.state == State.LOOSE) {
             loose.remove(job);
         } else {
@@ -208,7 +216,11 @@ public final class Scheduler {
         }
         enqueue(job, nowNanos);
         grant(nowNanos);
-        return job.state != State.WAITING;
+        boolean waits = job.state == State.WAITING;
+        if (hadPermit && waits) {
+            job.queue.counts.yields++;
+        }
+        return !waits;
     }
 
     /** A job that is asked cannot yield now. It is asked again later. */
@@ -307,7 +319,7 @@ public final class Scheduler {
         if (running.remove(job)) {
             settle(job, nowNanos);
         }
-        if (job.queue.waiting.remove(job)) {
+        if (job.queue.remove(job)) {
             unqueue(job, nowNanos);
         }
     }
@@ -323,6 +335,7 @@ public final class Scheduler {
     private void settle(Job job, long nowNanos) {
         long heldNanos = Math.max(0, nowNanos - job.sinceNanos);
         job.queue.counts.heldNanos += heldNanos;
+        job.turnNanos += heldNanos;
         policy.charge(job.queue, heldNanos);
     }
 
@@ -335,17 +348,22 @@ public final class Scheduler {
     /** Gives free permits to those whom the policy chooses. */
     private void grant(long nowNanos) {
         while (enforcing() && nrWaiting > 0 && running.size() < settings.nrPermits()) {
-            List<RunQueue> candidates = new ArrayList<>(queues.size());
-            for (RunQueue queue : queues) {
-                if (!queue.waiting.isEmpty()) {
-                    candidates.add(queue);
-                }
-            }
-            Job job = policy.next(candidates, nowNanos).waiting.removeFirst();
+            Job job = next(nowNanos).take();
             unqueue(job, nowNanos);
             begin(job, State.RUNNING, nowNanos);
             granted.add(job);
         }
+    }
+
+    /** The class that is next; somebody must wait. */
+    private RunQueue next(long nowNanos) {
+        List<RunQueue> candidates = new ArrayList<>(queues.size());
+        for (RunQueue queue : queues) {
+            if (queue.nrWaiting() > 0) {
+                candidates.add(queue);
+            }
+        }
+        return policy.next(candidates, nowNanos);
     }
 
     /** Looks after everything that does not come by itself. To be called about every millisecond while jobs wait. */
@@ -359,12 +377,20 @@ public final class Scheduler {
         if (nrWaiting > 0) {
             lend(nowNanos, probe);
             running.forEach(job -> {
-                if (nowNanos - job.sinceNanos >= settings.sliceNanos()) {
+                if (job.asked || nowNanos - job.sinceNanos >= settings.sliceNanos() && isOthersTurn(job, nowNanos)) {
                     ask(job, nowNanos);
                 }
             });
         }
         recall(nowNanos, probe);
+    }
+
+    /** Whether somebody else is to run now that a slice is over. If not, another slice begins. */
+    private boolean isOthersTurn(Job job, long nowNanos) {
+        // What it has had counts at once, or its class would be the one that had least for as long as it runs.
+        settle(job, nowNanos);
+        job.sinceNanos = nowNanos;
+        return nrWaiting > 0 && (job.turnNanos >= turnNanos() || next(nowNanos) != job.queue);
     }
 
     private static boolean isDead(Job job) {
@@ -441,8 +467,8 @@ public final class Scheduler {
 
     private void release(long nowNanos) {
         for (RunQueue queue : queues) {
-            while (!queue.waiting.isEmpty()) {
-                Job job = queue.waiting.removeFirst();
+            while (queue.nrWaiting() > 0) {
+                Job job = queue.take();
                 unqueue(job, nowNanos);
                 begin(job, State.LOOSE, nowNanos);
                 granted.add(job);

@@ -1,6 +1,7 @@
 package quartier.degrade.core;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static quartier.degrade.core.Simulation.classFor;
 
@@ -51,6 +52,39 @@ class PolicyTest {
         Simulation simulation =
                 overload(Weighted::new, classFor("light").withWeight(3), classFor("heavy")).run(5 * S);
         assertEquals(0.75, simulation.takeShare("light"), 0.02);
+    }
+
+    @Test
+    void withinAClassASliceIsNoReasonToHandOn() {
+        assertEquals(0, yieldsOf(Weighted::new, 16 * MS));
+        assertTrue(yieldsOf(Fair::new, 16 * MS) > 100, "between requests it is");
+        assertTrue(yieldsOf(Weighted::new, 40 * MS) > 10, "after a turn of ten slices it is");
+    }
+
+    private static long yieldsOf(Supplier<Policy> policy, long demandNanos) {
+        return simulation(policy, classFor("heavy")).clients(40, "heavy", demandNanos).run(S).report("heavy").nrYields();
+    }
+
+    @Test
+    void whoHadToHandOnInItsTurnIsTheNextOfItsClass() {
+        Scheduler scheduler = new Scheduler(new Settings(
+                1, 2 * MS, S, Settings.Mode.ON, Weighted::new, List.of(classFor("light"), classFor("heavy"))));
+        Job first = arrive(scheduler, "heavy", 0);
+        Job second = arrive(scheduler, "heavy", 0);
+        Job light = arrive(scheduler, "light", 0);
+        scheduler.tick(2 * MS, Simulation.BUSY);
+        assertTrue(first.asked());
+        assertFalse(scheduler.pass(first, 2 * MS));
+        assertEquals(Job.State.RUNNING, light.state());
+        scheduler.leave(light, 7 * MS);
+        assertEquals(Job.State.RUNNING, first.state());
+        assertEquals(Job.State.WAITING, second.state());
+    }
+
+    private static Job arrive(Scheduler scheduler, String className, long nowNanos) {
+        Job job = scheduler.job(Simulation.requestOf(className), null, nowNanos);
+        scheduler.arrive(job, nowNanos);
+        return job;
     }
 
     @Test

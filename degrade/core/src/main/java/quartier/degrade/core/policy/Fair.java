@@ -15,4 +15,10 @@ public final class Fair implements Policy {
         }
         return first;
     }
+
+    /** Between requests, not classes. */
+    @Override
+    public int nrSlicesInTurn() {
+        return 1;
+    }
 }

@@ -7,8 +7,16 @@ import quartier.degrade.core.RunQueue;
 
 /** Who runs next. Called under the dispatcher's lock: it computes, and nothing else. */
 public interface Policy {
-    /** The class whose longest waiting job gets a permit. At least one is given, each with a job that waits. */
+    /** The class of which a job gets a permit. At least one is given, each with a job that waits. */
     RunQueue next(List<RunQueue> waiting, long nowNanos);
+
+    /**
+     * For how many slices a job goes before others of its own class. To others it hands its permit on after each. Within a class
+     * that would delay all, and each comes back to a CPU whose caches know nothing of it.
+     */
+    default int nrSlicesInTurn() {
+        return 10;
+    }
 
     /** A class has held a permit for so long. */
     default void charge(RunQueue queue, long heldNanos) {}

@@ -22,6 +22,12 @@ public final class Priority implements Policy {
         return first;
     }
 
+    /** Each has an age of its own: who waits behind one that goes on would get older than all of the greatest priority. */
+    @Override
+    public int nrSlicesInTurn() {
+        return 1;
+    }
+
     private double priority(RunQueue queue, long nowNanos) {
         return queue.workClass().priority() + (nowNanos - queue.headSinceNanos()) / ageingNanos;
     }
