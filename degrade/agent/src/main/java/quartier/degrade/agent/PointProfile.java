@@ -42,6 +42,8 @@ final class PointProfile {
     private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
     private final Thread thread = new OwnThread(this::run, "points");
     private final long wantedNanos;
+    /** What an earlier profile chose; null for none. */
+    private final PointChoice before;
     private final Consumer<PointChoice> done;
     private final Map<Tally.Counts, Mark> marks = new HashMap<>();
     private final Map<Tally.Counts, Seen> burst = new HashMap<>();
@@ -59,8 +61,9 @@ final class PointProfile {
     private record Mark(long request, Seen from, List<Window> windows) {}
 
     /** @param done told what was chosen, or null if too little was seen */
-    PointProfile(long wantedNanos, Consumer<PointChoice> done) {
+    PointProfile(long wantedNanos, PointChoice before, Consumer<PointChoice> done) {
         this.wantedNanos = wantedNanos;
+        this.before = before;
         this.done = done;
     }
 
@@ -79,7 +82,7 @@ final class PointProfile {
             boolean enough = watch();
             Tally.stop();
             if (!stopped) {
-                done.accept(enough ? new PointChoice(nrPassed, cpuNanos, requests) : null);
+                done.accept(enough ? new PointChoice(before, nrPassed, cpuNanos, requests) : null);
             }
         } catch (RuntimeException | LinkageError thrown) {
             Say.say("yield points could not be chosen, so they are those of the rule: " + thrown);

@@ -42,6 +42,20 @@ final class Points {
         return choice == null || number == null || choice.isChosen(number);
     }
 
+    PointChoice choice() {
+        return choice;
+    }
+
+    /** Whether the points at this place were there to be seen by the profile, and were not. No line: a method's entry. */
+    synchronized boolean isUnseen(String className, String method, int line) {
+        List<Integer> there = numbers.entrySet().stream()
+                .filter(each -> each.getKey().className().equals(className) && each.getKey().method().equals(method))
+                .filter(each -> each.getKey().line() == line || line < 0 && each.getKey().kind() == Point.Kind.ENTRY)
+                .map(Map.Entry::getValue)
+                .toList();
+        return choice != null && !there.isEmpty() && there.stream().noneMatch(choice::isSeen);
+    }
+
     By by() {
         return by;
     }

@@ -34,7 +34,10 @@ final class Weaving implements ClassFileTransformer {
     private final List<Glob> exclude;
     private final boolean leafLoops;
     private final Points points;
-    private final PointProfile profile;
+    private final long profileNanos;
+    /** One of these two at a time; null for neither. */
+    private PointProfile profile;
+    private PointWatch watch;
     private volatile YieldWeaver weaver;
     private volatile boolean ended;
     private final AtomicLong nrPoints = new AtomicLong();
@@ -46,13 +49,13 @@ final class Weaving implements ClassFileTransformer {
         this.include = config.include();
         this.exclude = config.exclude();
         this.leafLoops = config.leafLoops();
-        if (config.profileNanos() > 0) {
+        this.profileNanos = config.profileNanos();
+        if (profileNanos > 0) {
             points = new Points(Points.By.PROFILE_UNDER_WAY);
-            profile = new PointProfile(config.profileNanos(), this::choose);
+            profile = new PointProfile(profileNanos, null, this::choose);
             weaver = new YieldWeaver(leafLoops, point -> true, points::number);
         } else {
             points = new Points(config.points().isEmpty() ? Points.By.RULE : Points.By.FILE);
-            profile = null;
             Set<String> named = config.points();
             weaver = new YieldWeaver(leafLoops, point -> named.isEmpty() || point.isNamedIn(named), null);
         }
@@ -68,10 +71,13 @@ final class Weaving implements ClassFileTransformer {
 
     void end() {
         ended = true;
-        if (profile != null) {
-            profile.stop();
-        }
         synchronized (this) {
+            if (profile != null) {
+                profile.stop();
+            }
+            if (watch != null) {
+                watch.stop();
+            }
             instrumentation.removeTransformer(this);
             retransform();
         }
@@ -82,21 +88,40 @@ final class Weaving implements ClassFileTransformer {
         if (ended) {
             return;
         }
-        if (choice == null) {
+        if (choice != null) {
+            points.choose(choice);
+        } else if (points.choice() == null) {
             points.giveUp();
             Say.say("too little ran to choose yield points by a profile: they are those of the rule");
-        } else {
-            points.choose(choice);
         }
-        weaver = new YieldWeaver(leafLoops, points::isChosen, null);
-        nrPoints.set(0);
-        nrClasses.set(0);
-        retransform();
+        profile = null;
+        weave(new YieldWeaver(leafLoops, points::isChosen, null));
         if (choice != null) {
+            watch = new PointWatch(place -> points.isUnseen(place.className(), place.method(), place.line()), this::profileAgain);
+            watch.start();
             Say.say(String.format(Locale.ROOT, "%d yield points chosen by a profile: %.1f %% of %d milliseconds of CPU time"
                     + " pass one or come to one soon; `quartier degrade points %d` lists them", nrPoints(), 100 * choice.coveredPart(),
                     choice.nrWindows(), ProcessHandle.current().pid()));
         }
+    }
+
+    /** Code has got hot that the profile did not see. What it left out stays left out. */
+    private synchronized void profileAgain() {
+        if (ended) {
+            return;
+        }
+        Say.say("code runs that the profile of yield points has not seen: they are counted once more");
+        watch = null;
+        weave(new YieldWeaver(leafLoops, points::isChosen, points::number));
+        profile = new PointProfile(profileNanos, points.choice(), this::choose);
+        profile.start();
+    }
+
+    private void weave(YieldWeaver otherwise) {
+        weaver = otherwise;
+        nrPoints.set(0);
+        nrClasses.set(0);
+        retransform();
     }
 
     Points points() {

@@ -42,7 +42,12 @@ public final class Gate {
         Occupant occupant = seat.occupant;
         if (occupant != null && occupant.isAsked()) {
             answer(seat);
-        } else if (++seat.nrPasses >= nrPassesMost) {
+            return;
+        }
+        if (occupant != null) {
+            Look.pass(seat);
+        }
+        if (++seat.nrPasses >= nrPassesMost) {
             seat.nrPasses = 0;
             asked = false;
         }
@@ -263,6 +268,11 @@ public final class Gate {
         if (asked != anyAsked) {
             asked = anyAsked;
         }
+    }
+
+    /** For {@link Look}: for as long as it takes until somebody has passed enough, or the agent lowers it. */
+    static void raise() {
+        asked = true;
     }
 
     /** For the agent only: where everything goes from now on; null for nowhere. */

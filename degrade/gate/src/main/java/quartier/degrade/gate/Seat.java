@@ -20,6 +20,10 @@ final class Seat {
     int partDepth;
     /** Points passed the long way and in vain, since the flag was last lowered for that. */
     int nrPasses;
+    /** The look that it has begun to count for, since when, and how many points since. */
+    long look;
+    long lookNanos;
+    int nrLookPasses;
     Hook hook;
     Occupant occupant;
 

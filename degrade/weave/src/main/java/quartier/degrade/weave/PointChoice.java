@@ -1,6 +1,7 @@
 package quartier.degrade.weave;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
 import java.util.function.IntPredicate;
@@ -24,8 +25,8 @@ public final class PointChoice {
     /** Windows that may stay without a point: a profile is a sample. */
     private static final double UNCOVERED_PART_MAX = 0.005;
 
-    private final long[] nrPassed;
-    private final double cpuSeconds;
+    private final double[] perSecond;
+    private final List<List<Window>> requests;
     private final BitSet chosen = new BitSet();
     private final BitSet needed = new BitSet();
     private final int nrWindows;
@@ -41,20 +42,40 @@ public final class PointChoice {
      * @param requests the windows of each request, one after the other
      */
     public PointChoice(long[] nrPassed, long cpuNanos, List<List<Window>> requests) {
-        this.nrPassed = nrPassed.clone();
-        this.cpuSeconds = cpuNanos / 1e9;
-        this.nrWindows = requests.stream().mapToInt(List::size).sum();
-        for (int id = 0; id < nrPassed.length; id++) {
+        this(null, nrPassed, cpuNanos, requests);
+    }
+
+    /**
+     * @param before an earlier profile: what it left out was not there to be counted now, and what ran then may run again. Null
+     *     for none
+     */
+    public PointChoice(PointChoice before, long[] nrPassed, long cpuNanos, List<List<Window>> requests) {
+        this.perSecond = perSecond(before, nrPassed, cpuNanos / 1e9);
+        this.requests = new ArrayList<>(before == null ? List.of() : before.requests);
+        this.requests.addAll(requests);
+        this.nrWindows = this.requests.stream().mapToInt(List::size).sum();
+        for (int id = 0; id < perSecond.length; id++) {
             chosen.set(id, perSecond(id) < OFTEN_PER_S);
         }
-        cover(without(requests, 0), id -> !isDear(id));
-        cover(without(requests, WITHOUT_MAX_NANOS), id -> true);
-        nrWithout = without(requests, 0).size();
-        nrLongWithout = without(requests, WITHOUT_MAX_NANOS).size();
+        cover(without(0), id -> !isDear(id));
+        cover(without(WITHOUT_MAX_NANOS), id -> true);
+        nrWithout = without(0).size();
+        nrLongWithout = without(WITHOUT_MAX_NANOS).size();
+    }
+
+    /** As often as either profile has seen it. */
+    private static double[] perSecond(PointChoice before, long[] nrPassed, double cpuSeconds) {
+        int nrBefore = before == null ? 0 : before.perSecond.length;
+        double[] perSecond = new double[Math.max(nrPassed.length, nrBefore)];
+        for (int id = 0; id < perSecond.length; id++) {
+            double now = id < nrPassed.length && cpuSeconds > 0 ? nrPassed[id] / cpuSeconds : 0;
+            perSecond[id] = Math.max(now, id < nrBefore ? before.perSecond[id] : 0);
+        }
+        return perSecond;
     }
 
     /** Windows without a chosen point, where those that follow each other last for so long. */
-    private List<BitSet> without(List<List<Window>> requests, long atLeastNanos) {
+    private List<BitSet> without(long atLeastNanos) {
         List<BitSet> without = new ArrayList<>();
         for (List<Window> windows : requests) {
             List<BitSet> stretch = new ArrayList<>();
@@ -88,7 +109,7 @@ public final class PointChoice {
 
     /** The point that covers most for what it costs, or -1 if none covers anything. */
     private int best(List<BitSet> uncovered, IntPredicate allowed) {
-        int[] nrCovered = new int[nrPassed.length];
+        int[] nrCovered = new int[perSecond.length];
         for (BitSet window : uncovered) {
             window.stream().forEach(id -> nrCovered[id]++);
         }
@@ -107,17 +128,22 @@ public final class PointChoice {
 
     /** Whether it was there to be counted. */
     public boolean isCounted(int id) {
-        return id < nrPassed.length;
+        return id < perSecond.length;
+    }
+
+    /** Whether it was passed at all. */
+    public boolean isSeen(int id) {
+        return isCounted(id) && perSecond[id] > 0;
     }
 
     /** How often a point is passed in a second of CPU time. */
     public double perSecond(int id) {
-        return cpuSeconds > 0 ? nrPassed[id] / cpuSeconds : 0;
+        return perSecond[id];
     }
 
     /** A point that was never seen is chosen too. */
     public boolean isChosen(int id) {
-        return id >= nrPassed.length || chosen.get(id);
+        return !isCounted(id) || chosen.get(id);
     }
 
     /** Whether it is there because windows need it, and not because it is passed seldom. */
@@ -151,10 +177,6 @@ public final class PointChoice {
 
     /** The same of all. */
     public double allPerMilli() {
-        double sum = 0;
-        for (int id = 0; id < nrPassed.length; id++) {
-            sum += perSecond(id);
-        }
-        return sum / 1000;
+        return Arrays.stream(perSecond).sum() / 1000;
     }
 }

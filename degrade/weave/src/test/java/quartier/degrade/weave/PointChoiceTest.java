@@ -47,6 +47,22 @@ class PointChoiceTest {
         assertEquals(3010.1, choice.allPerMilli(), 0.01);
     }
 
+    @Test
+    void whatALaterProfileSeesIsAddedToWhatAnEarlierOneSaw() {
+        // First 1 covers all, and 0 is left out; 2 did not run. Then 2 and 3 run, 0 was not there, and 3 is the seldomer.
+        List<Window> first = Collections.nCopies(100, window(0, 1));
+        PointChoice before = new PointChoice(new long[] {1_000_000, 10_000, 0}, SECOND, List.of(first));
+        assertTrue(before.isChosen(2) && !before.isSeen(2) && !before.isChosen(0));
+        List<Window> later = Collections.nCopies(100, window(2, 3));
+        PointChoice choice = new PointChoice(before, new long[] {0, 0, 90_000_000, 20_000}, SECOND, List.of(later));
+        assertFalse(choice.isChosen(0), "left out it stays");
+        assertTrue(choice.isChosen(1) && choice.isNeeded(1), "the first windows are still there");
+        assertFalse(choice.isChosen(2));
+        assertTrue(choice.isSeen(2) && choice.isChosen(3) && choice.isNeeded(3));
+        assertEquals(1, choice.passingPart());
+        assertEquals(200, choice.nrWindows());
+    }
+
     /** Ten windows that only a point in the hottest code covers, of one request or of as many. */
     @Test
     void theEndOfARequestIsAsGoodAsAPointThatIsDear() {
