@@ -39,14 +39,40 @@ fn useful_work_is_that_of_answered_requests() {
 #[test]
 fn targets_are_met_or_missed() {
     let told = table::of(&experiment("70", 400));
-    assert!(told.contains("beside 40 heavy over beside 0: 1.40 (at most 1.5): met"), "{told}");
-    assert!(told.contains("whatever is heavy: 1.00 (at least 0.95): met"), "{told}");
-    assert!(told.contains("over the line: 1.00 (within 0.1 of 1): met"), "{told}");
+    assert!(
+        told.contains(
+            "beside 40 heavy over beside 0: 1.40 (1.40; at most 1.5): met, in 1 of 1 runs"
+        ),
+        "{told}"
+    );
+    assert!(told.contains("unmodified beside 40 heavy: 1.00 (1.00; at least 0.95): met"), "{told}");
+    assert!(told.contains("the line beside 0 heavy: 1.00 (1.00; within 0.1 of 1): met"), "{told}");
     let told = table::of(&experiment("80", 300));
-    assert!(told.contains("1.60 (at most 1.5): missed"), "{told}");
-    assert!(told.contains("0.95–1.00 (at least 0.95): met"), "{told}");
+    assert!(told.contains("1.60 (1.60; at most 1.5): missed, in 0 of 1"), "{told}");
+    assert!(told.contains("beside 40 heavy: 0.95 (0.95; at least 0.95): met"), "{told}");
     let told = table::of(&experiment("80", 200));
-    assert!(told.contains("0.90–1.00 (at least 0.95): missed"), "{told}");
+    assert!(told.contains("beside 40 heavy: 0.90 (0.90; at least 0.95): missed"), "{told}");
+}
+
+#[test]
+fn without_overload_it_is_the_open_loop_that_counts() {
+    let open = |variant, answered, p99: &str| {
+        let closed = line(variant, 0, 0, "light", answered, p99);
+        closed.replace("closed", "open")
+    };
+    let mut text = BEGIN.replace('\n', " ") + "\n" + &open("unmodified", 1000, "20");
+    text += &open("fair", 980, "20");
+    text += &open("protect", 960, "22");
+    let told = table::of(&Experiment::parse(&text).unwrap());
+    for expected in [
+        "fair, not overloaded: answers over unmodified: 0.98 (0.98; at least 0.97): met",
+        "fair, not overloaded: light p99 over unmodified: 1.00 (1.00; at most 1.05): met",
+        "protect, not overloaded: answers over unmodified: 0.96 (0.96; at least 0.97): missed",
+        "protect, not overloaded: light p99 over unmodified: 1.10 (1.10; at most 1.05): missed",
+    ] {
+        assert!(told.contains(expected), "{expected} in {told}");
+    }
+    assert!(!told.contains("curve,"), "nothing is said of what was not counted: {told}");
 }
 
 #[test]

@@ -7,12 +7,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Random;
-import java.util.random.RandomGenerator;
 
 /**
  * The seed's experiment: 30 light clients beside ever more heavy ones, on each variant in turn. A line of JSON for each run and class.
@@ -22,22 +22,24 @@ import java.util.random.RandomGenerator;
 final class Experiment {
     private static final int NR_LIGHT = 30;
     private static final int NR_HEAVY_MOST = 40;
-    private static final long CLOCK_TICKS_PER_SECOND = 100;
 
     /** Of an open loop: of what the CPUs can do, what light requests ask for, and all where most heavy ones come. */
     private static final double LIGHT_SHARE = 0.3;
     private static final double OVERLOAD = 1.2;
 
+    /** Of each of three loads, before anything is counted. */
+    private static final double WARM_UP_SECONDS = 20;
+
     private final PrintStream out;
     private final double warmSeconds;
     private final double countedSeconds;
     private final Map<Variant, ServerProcess> servers = new EnumMap<>(Variant.class);
-    private final RandomGenerator random;
+    private final Random random;
     /** CPU seconds of one request of each class, as the unmodified server takes it. */
     private double lightCost;
     private double heavyCost;
 
-    private Experiment(PrintStream out, double warmSeconds, double countedSeconds, RandomGenerator random) {
+    private Experiment(PrintStream out, double warmSeconds, double countedSeconds, Random random) {
         this.out = out;
         this.warmSeconds = warmSeconds;
         this.countedSeconds = countedSeconds;
@@ -54,7 +56,7 @@ final class Experiment {
                 .map(word -> Variant.valueOf(word.toUpperCase(Locale.ROOT).replace('-', '_')))
                 .toList();
         long seed = System.nanoTime();
-        System.err.println("arrivals of the open loop: seed " + seed);
+        System.err.println("arrivals of the open loop, and the order of variants: seed " + seed);
         try (PrintStream out = new PrintStream(Files.newOutputStream(Path.of(arguments[0])), true)) {
             new Experiment(out, warmSeconds, countedSeconds, new Random(seed)).run(nrRounds, heavy, loops, variants);
         }
@@ -63,10 +65,13 @@ final class Experiment {
     private void run(int nrRounds, int[] heavy, List<String> loops, List<Variant> variants) throws Exception {
         try {
             begin(variants);
+            List<Variant> order = new ArrayList<>(variants);
             for (int round = 0; round < nrRounds; round++) {
                 for (String loop : loops) {
                     for (int nrHeavy : heavy) {
-                        for (Variant variant : variants) {
+                        // Whoever comes first or last in a row would have what the machine does then.
+                        Collections.shuffle(order, random);
+                        for (Variant variant : order) {
                             System.err.printf("round %d, %s loop, heavy %d: %s%n", round, loop, nrHeavy, variant.word());
                             write(variant, loop, nrHeavy, round, count(servers.get(variant), loop, nrHeavy));
                         }
@@ -84,7 +89,7 @@ final class Experiment {
     private void begin(List<Variant> variants) throws Exception {
         ServerProcess unmodified = Variant.UNMODIFIED.start(0);
         servers.put(Variant.UNMODIFIED, unmodified);
-        count(unmodified, "closed", NR_HEAVY_MOST);
+        warm(unmodified);
         Counted alone = count(unmodified, "closed", 0);
         double aloneMillis = alone.answers().get("/light").quantileMillis(0.95);
         lightCost = alone.serverCpuSeconds / alone.answers().get("/light").nrAnswered();
@@ -97,10 +102,24 @@ final class Experiment {
                 Variant.curveMillis(aloneMillis, 0), Variant.curveMillis(aloneMillis, NR_HEAVY_MOST));
         for (Variant variant : variants) {
             if (!servers.containsKey(variant)) {
-                servers.put(variant, variant.start(aloneMillis));
+                ServerProcess server = variant.start(aloneMillis);
+                servers.put(variant, server);
+                warm(server);
             }
-            // What is compiled is compiled before anything counts.
-            count(servers.get(variant), "closed", NR_HEAVY_MOST);
+        }
+    }
+
+    /**
+     * What is compiled is compiled before anything counts. The compiler's threads get a CPU seldom among many others, and the agent
+     * chooses its points by what it sees first: so both services run, at first with few clients.
+     */
+    private void warm(ServerProcess server) throws InterruptedException {
+        int[][] clients = {{1, 1}, {6, 6}, {NR_LIGHT, NR_HEAVY_MOST}};
+        for (int[] nr : clients) {
+            new Clients(server.port(), 0, WARM_UP_SECONDS)
+                    .closed(nr[0], "/light")
+                    .closed(nr[1], "/heavy")
+                    .run(() -> {});
         }
     }
 
@@ -125,7 +144,7 @@ final class Experiment {
         List<Double> serverAt = new ArrayList<>();
         List<Double> clientAt = new ArrayList<>();
         Map<String, Clients.Answers> answers = clients.run(() -> {
-            serverAt.add(cpuSeconds(server.pid()));
+            serverAt.add(server.cpuSeconds());
             clientAt.add(ownCpuSeconds());
         });
         return new Counted(answers, serverAt.get(1) - serverAt.get(0), clientAt.get(1) - clientAt.get(0));
@@ -134,16 +153,6 @@ final class Experiment {
     private static double ownCpuSeconds() {
         var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
         return system.getProcessCpuTime() / 1e9;
-    }
-
-    private static double cpuSeconds(String pid) {
-        try {
-            String stat = Files.readString(Path.of("/proc", pid, "stat"));
-            String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
-            return (double) (Long.parseLong(fields[11]) + Long.parseLong(fields[12])) / CLOCK_TICKS_PER_SECOND;
-        } catch (IOException gone) {
-            throw new java.io.UncheckedIOException(gone);
-        }
     }
 
     private void write(Variant variant, String loop, int nrHeavy, int round, Counted counted) {

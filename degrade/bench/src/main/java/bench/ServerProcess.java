@@ -2,6 +2,7 @@ package bench;
 
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -18,12 +19,17 @@ final class ServerProcess implements AutoCloseable {
     private static final List<String> UNDER =
             Pattern.compile(" ").splitAsStream(System.getProperty("bench.under", "")).filter(word -> !word.isEmpty()).toList();
 
+    private static final long CLOCK_TICKS_PER_SECOND = 100;
+
     private final Process process;
     private final Path config;
     private final int port;
 
-    /** @param settings what the agent's file says; null for a server without it */
-    ServerProcess(String main, String settings, String... arguments) throws IOException {
+    /**
+     * @param settings what the agent's file says; null for a server without it
+     * @param jvm options of the JVM's own
+     */
+    ServerProcess(String main, String settings, List<String> jvm, String... arguments) throws IOException {
         config = Files.createTempFile("degrade", ".toml");
         List<String> command = new ArrayList<>(UNDER);
         command.add(JAVA);
@@ -31,6 +37,7 @@ final class ServerProcess implements AutoCloseable {
             Files.writeString(config, settings);
             command.add("-javaagent:" + System.getProperty("agent.jar") + "=" + config);
         }
+        command.addAll(jvm);
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), main));
         command.addAll(List.of(arguments));
         process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
@@ -52,8 +59,24 @@ final class ServerProcess implements AutoCloseable {
         return port;
     }
 
-    String pid() {
+    private String pid() {
         return Long.toString(process.pid());
+    }
+
+    /** Another file for the agent, which reads it within a second. */
+    void configure(String settings) throws IOException {
+        Files.writeString(config, settings);
+    }
+
+    /** Of all its threads, since it began. */
+    double cpuSeconds() {
+        try {
+            String stat = Files.readString(Path.of("/proc", pid(), "stat"));
+            String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
+            return (double) (Long.parseLong(fields[11]) + Long.parseLong(fields[12])) / CLOCK_TICKS_PER_SECOND;
+        } catch (IOException gone) {
+            throw new UncheckedIOException(gone);
+        }
     }
 
     @Override

@@ -15,6 +15,7 @@ import jakarta.servlet.http.HttpServletResponse;
 import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.function.Supplier;
 import org.apache.catalina.Context;
 import org.apache.catalina.startup.Tomcat;
@@ -27,6 +28,9 @@ import trial.Services;
  * (Netflix's).
  */
 final class TomcatMain {
+    /** The number of a field of {@code /proc/PID/stat} after the state. */
+    private static final int NICE = 16;
+
     private TomcatMain() {}
 
     public static void main(String[] arguments) throws Exception {
@@ -73,6 +77,16 @@ final class TomcatMain {
 
     /** Light requests run at the highest priority of a thread, others at the lowest. */
     private static final class Priorities implements Filter {
+        /** What has no effect is no comparison. */
+        Priorities() throws IOException {
+            Thread.currentThread().setPriority(Thread.MIN_PRIORITY);
+            String stat = Files.readString(Path.of("/proc/thread-self/stat"));
+            Thread.currentThread().setPriority(Thread.NORM_PRIORITY);
+            if (stat.substring(stat.lastIndexOf(')') + 2).split(" ")[NICE].equals("0")) {
+                throw new IOException("Java's thread priorities have no effect here, for the JVM is not root's: leave out this variant");
+            }
+        }
+
         @Override
         public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain)
                 throws IOException, ServletException {

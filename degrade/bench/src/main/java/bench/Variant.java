@@ -1,5 +1,6 @@
 package bench;
 
+import java.util.List;
 import java.util.Locale;
 
 /** Who decides which service gets slow. */
@@ -36,7 +37,12 @@ enum Variant {
 
     /** @param aloneMillis the light service's p95 without heavy requests, which targets are set by */
     ServerProcess start(double aloneMillis) throws Exception {
-        return new ServerProcess(main.getName(), isOurs() ? config(aloneMillis) : null, arguments);
+        return new ServerProcess(main.getName(), isOurs() ? config(aloneMillis) : null, jvm(), arguments);
+    }
+
+    /** Else a JVM takes no notice of its threads' priorities. */
+    private List<String> jvm() {
+        return this == PRIORITIES ? List.of("-XX:ThreadPriorityPolicy=1") : List.of();
     }
 
     /** The line that {@code curve} is to follow: the light service's p95 beside so many heavy requests. */
