@@ -72,11 +72,7 @@ fn p95(experiment: &Experiment, variant: &str, heavy: u32) -> Vec<f64> {
 
 /// `None` where fewer than two environments have it.
 fn apart(experiments: &[Named], variant: &str, heavy: u32) -> Option<f64> {
-    let median = |experiment: &Experiment| {
-        let mut values = p95(experiment, variant, heavy);
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
-    };
+    let median = |experiment: &Experiment| range::median(&p95(experiment, variant, heavy));
     let medians: Vec<_> = experiments.iter().filter_map(|(_, of)| median(of)).collect();
     let least = medians.iter().copied().reduce(f64::min)?;
     let greatest = medians.iter().copied().reduce(f64::max)?;

@@ -4,6 +4,7 @@ use anyhow::anyhow;
 use plotters::prelude::*;
 
 use super::{Experiment, Value};
+use crate::range;
 
 const SIZE: (u32, u32) = (820, 460);
 
@@ -63,9 +64,8 @@ impl Chart<'_> {
     fn curve(&self, variant: &str) -> Vec<(f64, f64)> {
         let point = |heavy: u32| {
             let runs = self.experiment.runs(self.pace, variant, self.class, heavy);
-            let mut values: Vec<f64> = runs.filter_map(self.value).collect();
-            values.sort_by(f64::total_cmp);
-            Some((f64::from(heavy), *values.get(values.len() / 2)?))
+            let values: Vec<f64> = runs.filter_map(self.value).collect();
+            Some((f64::from(heavy), range::median(&values)?))
         };
         self.experiment.heavy().into_iter().filter_map(point).collect()
     }

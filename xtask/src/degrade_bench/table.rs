@@ -150,9 +150,7 @@ fn calm_ratios(experiment: &Experiment, variant: &str, least: u32, value: Value)
 
 /// The median decides; in how many runs it held says how sure that is. Nothing is said of what was not counted.
 fn say(out: &mut String, what: &str, numbers: &[f64], bound: &str, holds: fn(f64) -> bool) {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let Some(median) = sorted.get(sorted.len() / 2).copied() else { return };
+    let Some(median) = range::median(numbers) else { return };
     let verdict = if holds(median) { "met" } else { "missed" };
     let nr = numbers.iter().filter(|number| holds(**number)).count();
     let range = range::words(numbers, 2).unwrap_or_default();

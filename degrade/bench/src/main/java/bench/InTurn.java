@@ -129,18 +129,6 @@ final class InTurn {
             [protect]
             class = "light"
             p95_ms = %s
-
-            [weave]
-            include = ["trial.**", "com.sun.org.apache.xerces.**"]
-
-            [[class]]
-            name = "light"
-            paths = "/light"
-            weight = 3
-
-            [[class]]
-            name = "heavy"
-            paths = "/heavy"
-            """.formatted(System.getProperty("p95", "54"));
+            """.formatted(System.getProperty("p95", "54")) + Variant.SERVICES;
     }
 }

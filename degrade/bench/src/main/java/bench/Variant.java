@@ -19,6 +19,23 @@ enum Variant {
     JDK_PROTECT(JdkMain.class),
     JDK_CURVE(JdkMain.class);
 
+    /** What is woven of them, and which requests are whose. */
+    static final String SERVICES = """
+
+        [weave]
+        include = ["trial.**", "com.sun.org.apache.xerces.**"]
+
+        [[class]]
+        name = "light"
+        paths = "/light"
+        weight = 3
+        priority = 5
+
+        [[class]]
+        name = "heavy"
+        paths = "/heavy"
+        """;
+
     private final Class<?> main;
     private final String[] arguments;
 
@@ -62,23 +79,10 @@ enum Variant {
             class = "light"
             load = "heavy"
             points = [[0, %d], [40, %d]]
-
-            [weave]
-            include = ["trial.**", "com.sun.org.apache.xerces.**"]
-
-            [[class]]
-            name = "light"
-            paths = "/light"
-            weight = 3
-            priority = 5
-
-            [[class]]
-            name = "heavy"
-            paths = "/heavy"
             """.formatted(
                 word().replace("jdk-", ""),
                 Math.round(1.4 * aloneMillis),
                 Math.round(curveMillis(aloneMillis, 0)),
-                Math.round(curveMillis(aloneMillis, 40)));
+                Math.round(curveMillis(aloneMillis, 40))) + SERVICES;
     }
 }

@@ -14,10 +14,9 @@ final class ConfigWatch {
     private final Path file;
     private final BooleanSupplier reload;
     private final Runnable alsoLook;
-    private final Thread thread = new OwnThread(this::run, "config");
+    private final OwnThread thread = new OwnThread(this::run, "config");
     private final AtomicLong nrReloads = new AtomicLong();
     private final AtomicLong nrRefused = new AtomicLong();
-    private volatile boolean stopped;
     private Object seen;
 
     /**
@@ -36,13 +35,12 @@ final class ConfigWatch {
     }
 
     void stop() {
-        stopped = true;
-        LockSupport.unpark(thread);
+        thread.tellToEnd();
     }
 
     private void run() {
         Object last = seen;
-        while (!stopped) {
+        while (!thread.isToldToEnd()) {
             Object now = stamp();
             boolean settled = now.equals(last);
             last = now;

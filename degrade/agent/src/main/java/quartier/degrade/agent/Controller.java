@@ -12,7 +12,6 @@ final class Controller {
     private final Dispatcher dispatcher;
     private final ThreadProbe probe = new ThreadProbe();
     private final OwnThread thread = new OwnThread(this::run, "controller");
-    private volatile boolean stopped;
 
     Controller(Dispatcher dispatcher) {
         this.dispatcher = dispatcher;
@@ -25,13 +24,12 @@ final class Controller {
     }
 
     void stop() {
-        stopped = true;
         thread.awaitEnd();
     }
 
     private void run() {
         int nrFaults = 0;
-        while (!stopped) {
+        while (!thread.isToldToEnd()) {
             try {
                 if (dispatcher.tick(probe)) {
                     LockSupport.parkNanos(this, TICK_NANOS);

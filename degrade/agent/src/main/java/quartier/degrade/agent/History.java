@@ -21,7 +21,6 @@ final class History {
     private final OwnThread thread = new OwnThread(this::run, "history");
     private final Deque<String> samples = new ArrayDeque<>();
     private volatile String latest = "{}";
-    private volatile boolean stopped;
 
     History(View view) {
         this.view = view;
@@ -34,14 +33,13 @@ final class History {
     }
 
     void stop() {
-        stopped = true;
         thread.awaitEnd();
         System.clearProperty(STATUS);
     }
 
     private void run() {
         long nextNanos = System.nanoTime() + LOOK_NANOS;
-        while (!stopped) {
+        while (!thread.isToldToEnd()) {
             long leftNanos = nextNanos - System.nanoTime();
             if (leftNanos > 0) {
                 LockSupport.parkNanos(this, leftNanos);
@@ -55,7 +53,7 @@ final class History {
     private void look() {
         Map<String, Object> now = view.now();
         latest = Json.of(now);
-        if (!stopped) {
+        if (!thread.isToldToEnd()) {
             // Whoever may attach reads this, wherever the JVM is.
             System.setProperty(STATUS, latest);
         }

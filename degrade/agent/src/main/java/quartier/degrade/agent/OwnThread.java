@@ -6,14 +6,26 @@ import java.util.concurrent.locks.LockSupport;
 final class OwnThread extends Thread {
     private static final long END_MILLIS = 1000;
 
+    private volatile boolean toldToEnd;
+
     OwnThread(Runnable work, String name) {
         super(work, "quartier-degrade-" + name);
         setDaemon(true);
     }
 
-    /** Wakes it, and waits for it for a while: it has been told to end. */
-    void awaitEnd() {
+    /** Tells it to end, and wakes it. */
+    void tellToEnd() {
+        toldToEnd = true;
         LockSupport.unpark(this);
+    }
+
+    boolean isToldToEnd() {
+        return toldToEnd;
+    }
+
+    /** Tells it to end, and waits for that for a while. */
+    void awaitEnd() {
+        tellToEnd();
         try {
             join(END_MILLIS);
         } catch (InterruptedException interrupted) {

@@ -40,7 +40,7 @@ final class PointProfile {
     private static final double COST_PART = 0.7;
 
     private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
-    private final Thread thread = new OwnThread(this::run, "points");
+    private final OwnThread thread = new OwnThread(this::run, "points");
     private final long wantedNanos;
     /** What an earlier profile chose; null for none. */
     private final PointChoice before;
@@ -52,7 +52,6 @@ final class PointProfile {
     private long[] nrPassed = {};
     private long cpuNanos;
     private double costNanos;
-    private volatile boolean stopped;
 
     /** A thread at a moment. */
     private record Seen(long cpuNanos, long[] counts) {}
@@ -73,15 +72,14 @@ final class PointProfile {
     }
 
     void stop() {
-        stopped = true;
-        LockSupport.unpark(thread);
+        thread.tellToEnd();
     }
 
     private void run() {
         try {
             boolean enough = watch();
             Tally.stop();
-            if (!stopped) {
+            if (!thread.isToldToEnd()) {
                 done.accept(enough ? new PointChoice(before, nrPassed, cpuNanos, requests) : null);
             }
         } catch (RuntimeException | LinkageError thrown) {
@@ -94,15 +92,15 @@ final class PointProfile {
 
     /** Until enough was seen; begins some time after the first request, when what is hot has been compiled. */
     private boolean watch() {
-        while (!stopped && Tally.all().isEmpty()) {
+        while (!thread.isToldToEnd() && Tally.all().isEmpty()) {
             LockSupport.parkNanos(this, IDLE_LOOK_NANOS);
         }
         long beganNanos = System.nanoTime() + wantedNanos;
-        while (!stopped && System.nanoTime() - beganNanos < 0) {
+        while (!thread.isToldToEnd() && System.nanoTime() - beganNanos < 0) {
             LockSupport.parkNanos(this, IDLE_LOOK_NANOS);
         }
         costNanos = COST_PART * Tally.costNanos();
-        while (!stopped) {
+        while (!thread.isToldToEnd()) {
             long elapsedNanos = System.nanoTime() - beganNanos;
             if (elapsedNanos >= wantedNanos && nrWindows >= WINDOWS_MIN || nrWindows >= WINDOWS_MAX) {
                 return true;
@@ -120,7 +118,7 @@ final class PointProfile {
     private void count() {
         Tally.count(true);
         long beganNanos = System.nanoTime();
-        while (!stopped && System.nanoTime() - beganNanos < BURST_NANOS) {
+        while (!thread.isToldToEnd() && System.nanoTime() - beganNanos < BURST_NANOS) {
             Collection<Tally.Counts> all = Tally.all();
             all.forEach(this::look);
             LockSupport.parkNanos(this, LOOK_NANOS);

@@ -17,8 +17,7 @@ final class PointWatch {
 
     private final Predicate<Look.Place> isUnseen;
     private final Runnable done;
-    private final Thread thread = new OwnThread(this::run, "looks");
-    private volatile boolean stopped;
+    private final OwnThread thread = new OwnThread(this::run, "looks");
 
     /** @param done what to do once such code has been found often enough; nobody looks any more */
     PointWatch(Predicate<Look.Place> isUnseen, Runnable done) {
@@ -31,13 +30,12 @@ final class PointWatch {
     }
 
     void stop() {
-        stopped = true;
-        LockSupport.unpark(thread);
+        thread.tellToEnd();
     }
 
     private void run() {
         int nrFound = 0;
-        while (!stopped && nrFound < FOUND_MIN) {
+        while (!thread.isToldToEnd() && nrFound < FOUND_MIN) {
             LockSupport.parkNanos(this, PERIOD_NANOS);
             Look.take();
             LockSupport.parkNanos(this, LOOK_NANOS);
@@ -46,7 +44,7 @@ final class PointWatch {
                 nrFound++;
             }
         }
-        if (!stopped) {
+        if (!thread.isToldToEnd()) {
             done.run();
         }
     }
