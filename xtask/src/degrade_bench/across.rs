@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-use super::{COUNTED, Experiment};
+use super::table::light_p95;
+use super::{COUNTED, Experiment, baseline, decider};
 use crate::range;
 
 /// Ours are to be within this of each other.
@@ -30,50 +31,77 @@ pub fn read(folder: &Path) -> anyhow::Result<Vec<Named>> {
     Ok(found)
 }
 
-/// For each variant the light service's p95, by environment and heavy clients, and how far apart they are.
+/// What is compared across environments: nobody's decision, then ours.
+const DECIDERS: [&str; 6] = ["unmodified", "fair", "weighted", "priority", "protect", "curve"];
+
+/// For each policy the light service's p95, by environment, server and heavy clients, and how far apart they are.
 pub fn of(experiments: &[Named]) -> String {
     let mut out = String::new();
     let mut heavy: Vec<_> = experiments.iter().flat_map(|(_, of)| of.heavy()).collect();
     heavy.sort_unstable();
     heavy.dedup();
-    let mut variants: Vec<_> = experiments.iter().flat_map(|(_, of)| of.variants()).collect();
-    variants.sort_unstable();
-    variants.dedup();
-    for variant in variants {
-        let _ = write!(out, "{variant}: light p95, ms\n{:<22}", "heavy");
+    for policy in DECIDERS {
+        let rows = rows(experiments, policy);
+        if rows.is_empty() {
+            continue;
+        }
+        let _ = write!(out, "{:<34}", format!("{policy}: light p95, ms; heavy"));
         heavy.iter().for_each(|nr| _ = write!(out, "  {nr:>9}"));
         out.push('\n');
-        for (name, experiment) in experiments {
-            let _ = write!(out, "{name:<22}");
-            for nr in &heavy {
-                let cell = range::words(&p95(experiment, variant, *nr), 0);
-                let _ = write!(out, "  {:>9}", cell.unwrap_or_else(|| "–".to_owned()));
-            }
-            out.push('\n');
+        for (name, experiment, variant) in &rows {
+            let cells = |nr| range::words(&light_p95(experiment, variant, nr), 0);
+            row(&mut out, name, &heavy, cells);
         }
-        let _ = write!(out, "{:<22}", "greatest over least");
-        for nr in &heavy {
-            let cell = apart(experiments, variant, *nr).map(|apart| format!("{apart:.2}"));
-            let _ = write!(out, "  {:>9}", cell.unwrap_or_else(|| "–".to_owned()));
+        row(&mut out, "greatest over least", &heavy, |nr| {
+            apart(&rows, nr).map(|apart| format!("{apart:.2}"))
+        });
+        if policy != "unmodified" {
+            row(&mut out, "", &heavy, |nr| {
+                let verdict = if apart(&rows, nr)? <= 1.0 + APART_MAX { "met" } else { "missed" };
+                Some(verdict.to_owned())
+            });
         }
-        out += "\n\n";
+        out.push('\n');
     }
     let _ = writeln!(
         out,
-        "Greatest over least: of the environments' medians. Ours are to be within {:.0} % of each other.",
+        "Greatest over least: of the medians. Ours are to be within {:.0} % of each other.",
         100.0 * APART_MAX
     );
     out
 }
 
-fn p95(experiment: &Experiment, variant: &str, heavy: u32) -> Vec<f64> {
-    experiment.runs("closed", variant, "light", heavy).filter_map(|run| run.p95_ms).collect()
+fn row(out: &mut String, name: &str, heavy: &[u32], cell: impl Fn(u32) -> Option<String>) {
+    let _ = write!(out, "{name:<34}");
+    for nr in heavy {
+        let _ = write!(out, "  {:>9}", cell(*nr).unwrap_or_else(|| "–".to_owned()));
+    }
+    out.push('\n');
 }
 
-/// `None` where fewer than two environments have it.
-fn apart(experiments: &[Named], variant: &str, heavy: u32) -> Option<f64> {
-    let median = |experiment: &Experiment| range::median(&p95(experiment, variant, heavy));
-    let medians: Vec<_> = experiments.iter().filter_map(|(_, of)| median(of)).collect();
+type Row<'a> = (String, &'a Experiment, &'static str);
+
+/// Where a policy was counted: environment and server, the experiment, and how the variant is called there.
+fn rows<'a>(experiments: &'a [Named], policy: &str) -> Vec<Row<'a>> {
+    let mut rows = Vec::new();
+    for (name, experiment) in experiments {
+        for variant in experiment.variants() {
+            if decider(variant) == policy {
+                let server = match baseline(variant) {
+                    "unmodified" => "tomcat",
+                    other => other,
+                };
+                rows.push((format!("{name}, {server}"), experiment, variant));
+            }
+        }
+    }
+    rows
+}
+
+/// `None` where fewer than two have it.
+fn apart(rows: &[Row<'_>], heavy: u32) -> Option<f64> {
+    let median = |(_, of, variant): &Row<'_>| range::median(&light_p95(of, variant, heavy));
+    let medians: Vec<_> = rows.iter().filter_map(median).collect();
     let least = medians.iter().copied().reduce(f64::min)?;
     let greatest = medians.iter().copied().reduce(f64::max)?;
     (medians.len() > 1).then(|| greatest / least)

@@ -5,6 +5,7 @@ mod across;
 mod drawing;
 mod table;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,6 +42,10 @@ pub struct Args {
     /// How the kernel schedules the servers
     #[arg(long, value_enum, default_value = "as-they-come")]
     under: Under,
+    /// The light service's p95 without heavy requests, by which targets are set, milliseconds [default: each server's own]. With the
+    /// same in several environments, ours are to be alike there
+    #[arg(long, value_name = "MS")]
+    alone_ms: Option<f64>,
     /// Count nothing; say how far apart the experiments are that lie in folders beside each other in the folder of results
     #[arg(long)]
     across: bool,
@@ -82,7 +87,7 @@ impl Under {
     }
 }
 
-const VARIANTS: [&str; 13] = [
+const VARIANTS: [&str; 15] = [
     "unmodified",
     "priorities",
     "limits",
@@ -96,8 +101,10 @@ const VARIANTS: [&str; 13] = [
     "jdk",
     "jdk-protect",
     "jdk-curve",
+    "jetty-protect",
+    "jetty-curve",
 ];
-/// Those of Tomcat and Jetty; the others are for another environment.
+/// What is compared by itself; the others are other servers, to compare ours with ours.
 const FIRST: usize = 10;
 
 /// All that was counted, in a folder of results.
@@ -114,17 +121,32 @@ enum Line {
     Run(Run),
 }
 
-/// What targets are set by.
+/// Where it was, and what was asked for.
 #[derive(Clone, Debug, Deserialize)]
 struct Begin {
-    alone_p95_ms: f64,
     /// One request, on the unmodified server.
     light_cpu_s: f64,
     heavy_cpu_s: f64,
     cpus: u32,
     java: String,
-    /// The line that `curve` is to follow, at no heavy client and at 40.
-    curve_ms: [f64; 2],
+    /// Of each variant that has one.
+    targets: BTreeMap<String, Target>,
+}
+
+/// What the light service's p95 is held to.
+#[derive(Clone, Debug, Deserialize)]
+struct Target {
+    /// Its p95 on this very server without heavy requests, before it was held to anything.
+    alone_p95_ms: f64,
+    /// Beside no heavy client and beside 40.
+    p95_ms: [f64; 2],
+}
+
+impl Target {
+    fn at(&self, heavy: u32) -> f64 {
+        let [first, last] = self.p95_ms;
+        first + (last - first) * f64::from(heavy) / 40.0
+    }
 }
 
 /// One class of requests in one run.
@@ -197,6 +219,13 @@ impl Experiment {
         Some(light + of("heavy", self.begin.heavy_cpu_s).unwrap_or(0.0))
     }
 
+    /// The same of each second of CPU that the load generator, which runs on the same CPUs, left to the server.
+    fn useful_of_left(&self, pace: &str, variant: &str, heavy: u32, round: u32) -> Option<f64> {
+        let run = self.runs(pace, variant, "light", heavy).find(|run| run.round == round)?;
+        let left = f64::from(self.begin.cpus) - run.client_cpu_s / run.seconds;
+        Some(self.useful(pace, variant, heavy, round)? / left)
+    }
+
     /// In the order in which they are asked for, those that are there.
     fn variants(&self) -> Vec<&'static str> {
         let is_there = |variant: &&str| self.runs.iter().any(|run| run.variant == **variant);
@@ -219,6 +248,14 @@ impl Experiment {
 fn baseline(variant: &str) -> &'static str {
     let of = ["jetty", "jdk"].into_iter().find(|server| variant.starts_with(server));
     of.unwrap_or("unmodified")
+}
+
+/// What decides in it, whatever the server: `unmodified`, a policy of ours or somebody else's.
+fn decider(variant: &str) -> &str {
+    match variant {
+        "jetty" | "jdk" => "unmodified",
+        _ => variant.rsplit('-').next().unwrap_or(variant),
+    }
 }
 
 /// Runs the experiment on what Maven has built.
@@ -258,6 +295,9 @@ fn command(args: &Args, bench: &Path, counted: &Path, slice: &Path) -> anyhow::R
     let mut command = Command::new(&java);
     if let Some(home) = &args.java_home {
         command.arg(format!("-Dbench.java.home={}", home.display()));
+    }
+    if let Some(alone) = args.alone_ms {
+        command.arg(format!("-Dbench.alone.ms={alone}"));
     }
     command
         .arg(format!("-Dbench.under={}", args.under.words(slice).join(" ")))

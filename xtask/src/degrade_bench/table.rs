@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Experiment, Value, baseline};
+use super::{Experiment, Value, baseline, decider};
 use crate::range;
 
 /// Light p95 beside the most heavy requests over that beside none.
@@ -20,22 +20,29 @@ const OFF_CURVE_MAX: f64 = 0.1;
 pub fn of(experiment: &Experiment) -> String {
     let begin = &experiment.begin;
     let mut out = format!(
-        "{} CPUs, Java {}. A light request takes {:.2} ms of CPU, a heavy one {:.2}. The light service's p95 without heavy ones, by \
-         which targets are set: {:.1} ms.\nFrom the least to the greatest of {} runs each.\n",
+        "{} CPUs, Java {}. A light request takes {:.2} ms of CPU, a heavy one {:.2}. From the least to the greatest of {} runs each.\n",
         begin.cpus,
         begin.java,
         1e3 * begin.light_cpu_s,
         1e3 * begin.heavy_cpu_s,
-        begin.alone_p95_ms,
         experiment.rounds(),
     );
+    for (variant, target) in &begin.targets {
+        let _ = writeln!(
+            out,
+            "{variant}: the light service's p95 without heavy requests is {:.1} ms; it is held to {:.1} ms, and to {:.1} beside 40.",
+            target.alone_p95_ms,
+            target.at(0),
+            target.at(40),
+        );
+    }
     for pace in ["closed", "open"] {
         if experiment.runs.iter().any(|run| run.pace == pace) {
             loop_of(&mut out, experiment, pace);
         }
     }
     out += "\nUseful: CPU seconds of answered requests of both classes, each as the unmodified server takes it, over those of the \
-            same server unmodified in the same round.\nServer and client CPU: in CPUs; the load generator runs on the same ones.\n\n";
+            same server unmodified in the same round.\nOf what clients left: the same for each second of CPU that the load generator did not take.\nServer and client CPU: in CPUs; the load generator runs on the same ones.\n\n";
     targets(&mut out, experiment);
     out
 }
@@ -68,10 +75,12 @@ fn loop_of(out: &mut String, experiment: &Experiment, pace: &str) {
             range::words(&numbers?, digits)
         });
     }
-    let _ = writeln!(out, "\n{pace} loop: useful work, over unmodified");
-    rows(out, experiment, |variant, heavy| {
-        range::words(&useful_ratios(experiment, pace, variant, heavy), 2)
-    });
+    for (title, useful) in USEFUL {
+        let _ = writeln!(out, "\n{pace} loop: {title}, over unmodified");
+        rows(out, experiment, |variant, heavy| {
+            range::words(&useful_ratios(experiment, useful, pace, variant, heavy), 2)
+        });
+    }
 }
 
 fn rows(out: &mut String, experiment: &Experiment, cell: impl Fn(&str, u32) -> Option<String>) {
@@ -89,60 +98,94 @@ fn rows(out: &mut String, experiment: &Experiment, cell: impl Fn(&str, u32) -> O
     }
 }
 
+/// Of a loop, a variant, so many heavy clients and a round.
+type Useful = fn(&Experiment, &str, &str, u32, u32) -> Option<f64>;
+
+const USEFUL: [(&str, Useful); 2] = [
+    ("useful work", Experiment::useful),
+    ("useful work of what clients left", Experiment::useful_of_left),
+];
+
 /// One for each round in which both were counted.
-fn useful_ratios(experiment: &Experiment, pace: &str, variant: &str, heavy: u32) -> Vec<f64> {
+fn useful_ratios(
+    experiment: &Experiment,
+    useful: Useful,
+    pace: &str,
+    variant: &str,
+    heavy: u32,
+) -> Vec<f64> {
     let ratio = |round| {
-        let ours = experiment.useful(pace, variant, heavy, round)?;
-        Some(ours / experiment.useful(pace, baseline(variant), heavy, round)?)
+        let ours = useful(experiment, pace, variant, heavy, round)?;
+        Some(ours / useful(experiment, pace, baseline(variant), heavy, round)?)
     };
     (0..experiment.rounds()).filter_map(ratio).collect()
 }
 
 /// Of the closed loop, which is the seed's; where there is to be no overload, of the open one without heavy requests.
 fn targets(out: &mut String, experiment: &Experiment) {
+    for variant in experiment.variants() {
+        match decider(variant) {
+            "protect" => protected(out, experiment, variant),
+            "curve" => on_the_curve(out, experiment, variant),
+            _ => {}
+        }
+    }
+    for variant in experiment.variants() {
+        if ["fair", "weighted", "priority", "protect", "curve"].contains(&decider(variant)) {
+            calm(out, experiment, variant);
+        }
+    }
+}
+
+/// In the closed loop, one for each round.
+pub fn light_p95(experiment: &Experiment, variant: &str, heavy: u32) -> Vec<f64> {
+    experiment.runs("closed", variant, "light", heavy).filter_map(|run| run.p95_ms).collect()
+}
+
+fn protected(out: &mut String, experiment: &Experiment, variant: &str) {
     let heavy = experiment.heavy();
     let (Some(least), Some(most)) = (heavy.first(), heavy.last()) else { return };
-    let p95 = |variant: &str, heavy: u32| -> Vec<f64> {
-        experiment.runs("closed", variant, "light", heavy).filter_map(|run| run.p95_ms).collect()
-    };
-    let alone = p95("protect", *least);
+    let p95 = |heavy: u32| light_p95(experiment, variant, heavy);
     let ratios: Vec<_> =
-        p95("protect", *most).iter().zip(&alone).map(|(most, alone)| most / alone).collect();
-    let what = format!("protect: light p95 beside {most} heavy over beside {least}");
+        p95(*most).iter().zip(&p95(*least)).map(|(most, alone)| most / alone).collect();
+    let what = format!("{variant}: light p95 beside {most} heavy over beside {least}");
     say(out, &what, &ratios, &format!("at most {PROTECTED_MAX}"), |it| it <= PROTECTED_MAX);
-    for heavy in &heavy {
-        let useful = useful_ratios(experiment, "closed", "protect", *heavy);
-        let what = format!("protect: useful work over unmodified beside {heavy} heavy");
-        say(out, &what, &useful, &format!("at least {USEFUL_MIN}"), |it| it >= USEFUL_MIN);
+    for (title, useful) in USEFUL {
+        for heavy in &heavy {
+            let useful = useful_ratios(experiment, useful, "closed", variant, *heavy);
+            let what = format!("{variant}: {title} over unmodified beside {heavy} heavy");
+            say(out, &what, &useful, &format!("at least {USEFUL_MIN}"), |it| it >= USEFUL_MIN);
+        }
     }
-    let [first, last] = experiment.begin.curve_ms;
-    for heavy in &heavy {
-        let line = first + (last - first) * f64::from(*heavy) / 40.0;
-        let off: Vec<_> = p95("curve", *heavy).into_iter().map(|p95| p95 / line).collect();
-        let what = format!("curve: light p95 over the line beside {heavy} heavy");
+}
+
+fn on_the_curve(out: &mut String, experiment: &Experiment, variant: &str) {
+    let Some(target) = experiment.begin.targets.get(variant) else { return };
+    for heavy in experiment.heavy() {
+        let p95 = light_p95(experiment, variant, heavy);
+        let off: Vec<_> = p95.into_iter().map(|p95| p95 / target.at(heavy)).collect();
+        let what = format!("{variant}: light p95 over the line beside {heavy} heavy");
         let bound = format!("within {OFF_CURVE_MAX} of 1");
         say(out, &what, &off, &bound, |it| (it - 1.0).abs() <= OFF_CURVE_MAX);
     }
-    let ours = ["fair", "weighted", "priority", "protect", "curve"];
-    for variant in ours {
-        let of = |value: Value| calm_ratios(experiment, variant, *least, value);
-        let what = format!("{variant}, not overloaded: answers over unmodified");
-        let answers = of(|run| Some(run.answered as f64 / run.seconds));
-        say(out, &what, &answers, &format!("at least {CALM_MIN}"), |it| it >= CALM_MIN);
-        let what = format!("{variant}, not overloaded: light p99 over unmodified");
-        let p99 = of(|run| run.p99_ms);
-        say(out, &what, &p99, &format!("at most {CALM_P99_MAX}"), |it| it <= CALM_P99_MAX);
-    }
+}
+
+fn calm(out: &mut String, experiment: &Experiment, variant: &str) {
+    let Some(least) = experiment.heavy().first().copied() else { return };
+    let of = |value: Value| calm_ratios(experiment, variant, least, value);
+    let what = format!("{variant}, not overloaded: answers over unmodified");
+    let answers = of(|run| Some(run.answered as f64 / run.seconds));
+    say(out, &what, &answers, &format!("at least {CALM_MIN}"), |it| it >= CALM_MIN);
+    let what = format!("{variant}, not overloaded: light p99 over unmodified");
+    let p99 = of(|run| run.p99_ms);
+    say(out, &what, &p99, &format!("at most {CALM_P99_MAX}"), |it| it <= CALM_P99_MAX);
 }
 
 /// Of light requests that come by the clock, and no more than the server can serve; one for each round.
 fn calm_ratios(experiment: &Experiment, variant: &str, least: u32, value: Value) -> Vec<f64> {
-    let of = |variant: &'static str, round: u32| {
+    let of = |variant: &str, round: u32| {
         let mut runs = experiment.runs("open", variant, "light", least);
         value(runs.find(|run| run.round == round)?)
-    };
-    let Some(variant) = experiment.variants().into_iter().find(|known| *known == variant) else {
-        return Vec::new();
     };
     let ratio = |round| Some(of(variant, round)? / of(baseline(variant), round)?);
     (0..experiment.rounds()).filter_map(ratio).collect()

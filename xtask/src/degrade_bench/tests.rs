@@ -2,8 +2,9 @@
 
 use super::*;
 
-const BEGIN: &str = r#"{"begin": {"alone_p95_ms": 50.0, "light_cpu_s": 0.002, "heavy_cpu_s": 0.01, "cpus": 2,
-    "java": "17", "curve_ms": [65.0, 150.0]}}"#;
+const BEGIN: &str = r#"{"begin": {"light_cpu_s": 0.002, "heavy_cpu_s": 0.01, "cpus": 2,
+    "java": "17", "targets": {"protect": {"alone_p95_ms": 45.0, "p95_ms": [63.0, 63.0]},
+    "curve": {"alone_p95_ms": 50.0, "p95_ms": [65.0, 150.0]}}}}"#;
 
 fn line(variant: &str, heavy: u32, round: u32, class: &str, answered: u64, p95: &str) -> String {
     format!(
@@ -34,6 +35,9 @@ fn useful_work_is_that_of_answered_requests() {
     assert_eq!(useful("unmodified").map(|it| (100.0 * it).round()), Some(200.0));
     assert_eq!(useful("protect").map(|it| (100.0 * it).round()), Some(200.0));
     assert_eq!(useful("jetty"), None, "absent is not zero");
+    // Clients took 0.5 of the 20 seconds.
+    let of_left = experiment.useful_of_left("closed", "protect", 40, 0).unwrap();
+    assert!((of_left - 2.0 / 1.95).abs() < 1e-9, "{of_left}");
 }
 
 #[test]
@@ -98,14 +102,28 @@ fn environments_are_side_by_side() {
         let mut lines = told.lines().skip_while(|line| !line.starts_with("protect"));
         lines.find(|line| line.starts_with(name)).unwrap().split_whitespace().nth(nr).unwrap()
     };
-    assert_eq!((line("batch", 2), line("nice", 2)), ("60", "75"));
+    assert_eq!((line("batch, tomcat", 3), line("nice, tomcat", 3)), ("60", "75"));
     // `greatest over least`, then beside none and beside 40.
     assert_eq!((line("greatest", 3), line("greatest", 4)), ("1.00", "1.25"));
+    assert_eq!((line("   ", 0), line("   ", 1)), ("met", "missed"));
     let alone = across::of(&[named("batch", "60")]);
     assert!(
         alone.lines().any(|line| line.starts_with("greatest") && line.ends_with("–")),
         "{alone}"
     );
+}
+
+#[test]
+fn servers_are_environments_too() {
+    let mut one = experiment("60", 400);
+    let other = one.runs.iter().filter(|run| run.variant == "protect").cloned();
+    let other: Vec<_> =
+        other.map(|run| Run { variant: "jetty-protect".to_owned(), ..run }).collect();
+    one.runs.extend(other);
+    let told = across::of(&[("batch".to_owned(), one)]);
+    let rows: Vec<_> = told.lines().skip_while(|line| !line.starts_with("protect")).collect();
+    assert!(rows[1].starts_with("batch, tomcat") && rows[2].starts_with("batch, jetty"), "{told}");
+    assert!(rows[3].ends_with("1.00") && rows[4].ends_with("met"), "{told}");
 }
 
 #[test]

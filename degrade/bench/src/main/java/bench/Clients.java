@@ -2,6 +2,7 @@ package bench;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.lang.management.ManagementFactory;
 import java.net.HttpURLConnection;
 import java.net.Proxy;
 import java.net.URI;
@@ -106,6 +107,12 @@ final class Clients {
             }
         }));
         return this;
+    }
+
+    /** What all clients have taken so far: they are all that this JVM does. */
+    static double cpuSeconds() {
+        var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        return system.getProcessCpuTime() / 1e9;
     }
 
     private Answers answersOf(String path) {

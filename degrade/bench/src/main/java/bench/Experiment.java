@@ -2,7 +2,6 @@ package bench;
 
 import java.io.IOException;
 import java.io.PrintStream;
-import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -21,7 +20,7 @@ import java.util.Random;
  */
 final class Experiment {
     private static final int NR_LIGHT = 30;
-    private static final int NR_HEAVY_MOST = 40;
+    private static final int NR_HEAVY_MOST = Variant.NR_HEAVY_MOST;
 
     /** Of an open loop: of what the CPUs can do, what light requests ask for, and all where most heavy ones come. */
     private static final double LIGHT_SHARE = 0.3;
@@ -29,6 +28,13 @@ final class Experiment {
 
     /** Of each of three loads, before anything is counted. */
     private static final double WARM_UP_SECONDS = 20;
+    /** Until an agent has read another file. */
+    private static final double RECONFIGURED_SECONDS = 2;
+    /** The light service's p95 without heavy requests is the median of so many. */
+    private static final int NR_ALONE = 3;
+
+    /** What targets are set by, milliseconds, if not by each server's own p95: -Dbench.alone.ms. */
+    private static final double GIVEN_ALONE_MILLIS = Double.parseDouble(System.getProperty("bench.alone.ms", "NaN"));
 
     private final PrintStream out;
     private final double warmSeconds;
@@ -85,28 +91,49 @@ final class Experiment {
         }
     }
 
-    /** Learns what a request costs and how slow the light service is alone, sets targets by it, and starts all servers. */
+    /** Starts all servers, learns what a request costs, and holds each that has a target to one that its own p95 allows. */
     private void begin(List<Variant> variants) throws Exception {
-        ServerProcess unmodified = Variant.UNMODIFIED.start(0);
-        servers.put(Variant.UNMODIFIED, unmodified);
-        warm(unmodified);
+        ServerProcess unmodified = start(Variant.UNMODIFIED);
         Counted alone = count(unmodified, "closed", 0);
-        double aloneMillis = alone.answers().get("/light").quantileMillis(0.95);
         lightCost = alone.serverCpuSeconds / alone.answers().get("/light").nrAnswered();
         Counted beside = count(unmodified, "closed", NR_HEAVY_MOST);
         heavyCost = (beside.serverCpuSeconds - lightCost * beside.answers().get("/light").nrAnswered())
                 / beside.answers().get("/heavy").nrAnswered();
-        out.printf(Locale.ROOT, "{\"begin\": {\"alone_p95_ms\": %.3f, \"light_cpu_s\": %.6f, \"heavy_cpu_s\": %.6f, "
-                        + "\"cpus\": %d, \"java\": \"%s\", \"curve_ms\": [%.1f, %.1f]}}%n",
-                aloneMillis, lightCost, heavyCost, cpus(), Runtime.version(),
-                Variant.curveMillis(aloneMillis, 0), Variant.curveMillis(aloneMillis, NR_HEAVY_MOST));
+        List<String> targets = new ArrayList<>();
         for (Variant variant : variants) {
-            if (!servers.containsKey(variant)) {
-                ServerProcess server = variant.start(aloneMillis);
-                servers.put(variant, server);
-                warm(server);
+            ServerProcess server = servers.get(variant);
+            if (server == null) {
+                server = start(variant);
+            }
+            if (variant.hasTarget()) {
+                targets.add(hold(variant, server));
             }
         }
+        out.printf(Locale.ROOT, "{\"begin\": {\"light_cpu_s\": %.6f, \"heavy_cpu_s\": %.6f, \"cpus\": %d, \"java\": \"%s\", "
+                        + "\"targets\": {%s}}}%n",
+                lightCost, heavyCost, cpus(), Runtime.version(), String.join(", ", targets));
+    }
+
+    private ServerProcess start(Variant variant) throws Exception {
+        System.err.println("start " + variant.word());
+        ServerProcess server = variant.start();
+        servers.put(variant, server);
+        warm(server);
+        return server;
+    }
+
+    private String hold(Variant variant, ServerProcess server) throws Exception {
+        double[] alone = new double[NR_ALONE];
+        for (int at = 0; at < alone.length; at++) {
+            alone[at] = count(server, "closed", 0).answers().get("/light").quantileMillis(0.95);
+        }
+        Arrays.sort(alone);
+        double ownMillis = alone[NR_ALONE / 2];
+        double aloneMillis = Double.isNaN(GIVEN_ALONE_MILLIS) ? ownMillis : GIVEN_ALONE_MILLIS;
+        server.configure(variant.config(aloneMillis));
+        Thread.sleep((long) (1000 * RECONFIGURED_SECONDS));
+        return String.format(Locale.ROOT, "\"%s\": {\"alone_p95_ms\": %.3f, \"p95_ms\": [%.3f, %.3f]}",
+                variant.word(), ownMillis, variant.targetMillis(aloneMillis, 0), variant.targetMillis(aloneMillis, NR_HEAVY_MOST));
     }
 
     /**
@@ -145,14 +172,9 @@ final class Experiment {
         List<Double> clientAt = new ArrayList<>();
         Map<String, Clients.Answers> answers = clients.run(() -> {
             serverAt.add(server.cpuSeconds());
-            clientAt.add(ownCpuSeconds());
+            clientAt.add(Clients.cpuSeconds());
         });
         return new Counted(answers, serverAt.get(1) - serverAt.get(0), clientAt.get(1) - clientAt.get(0));
-    }
-
-    private static double ownCpuSeconds() {
-        var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        return system.getProcessCpuTime() / 1e9;
     }
 
     private void write(Variant variant, String loop, int nrHeavy, int round, Counted counted) {

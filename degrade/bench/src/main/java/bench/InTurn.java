@@ -28,7 +28,8 @@ final class InTurn {
     private double lightSeconds;
     private double heavySeconds;
 
-    private record Run(double light, double heavy, double lightP95Millis, double serverCpuSeconds) {}
+    private record Run(double light, double heavy, double lightP95Millis, double serverCpuSeconds, double clientCpuSeconds,
+            double cpuSeconds) {}
 
     private InTurn() throws Exception {
         plain = new ServerProcess(TomcatMain.class.getName(), null, List.of(), "plain");
@@ -83,19 +84,29 @@ final class InTurn {
         }
         Run run = count(server, nrLight, nrHeavy, SETTLE_SECONDS, seconds);
         runs.computeIfAbsent(setting, any -> new ArrayList<>()).add(run);
-        System.err.printf("%s: light %.0f, heavy %.0f, light p95 %.1f ms, CPU %.2f s%n",
-                setting, run.light, run.heavy, run.lightP95Millis, run.serverCpuSeconds);
+        System.err.printf("%s: light %.0f, heavy %.0f, light p95 %.1f ms, CPU %.2f s, clients' %.2f s%n",
+                setting, run.light, run.heavy, run.lightP95Millis, run.serverCpuSeconds, run.clientCpuSeconds);
     }
 
     private static Run count(ServerProcess server, int nrLight, int nrHeavy, double warmSeconds, double seconds)
             throws InterruptedException {
-        List<Double> at = new ArrayList<>();
+        List<Double> serverAt = new ArrayList<>();
+        List<Double> clientAt = new ArrayList<>();
         Map<String, Clients.Answers> answers = new Clients(server.port(), warmSeconds, seconds)
                 .closed(nrLight, "/light")
                 .closed(nrHeavy, "/heavy")
-                .run(() -> at.add(server.cpuSeconds()));
+                .run(() -> {
+                    serverAt.add(server.cpuSeconds());
+                    clientAt.add(Clients.cpuSeconds());
+                });
         Clients.Answers light = answers.get("/light");
-        return new Run(light.nrAnswered(), answers.get("/heavy").nrAnswered(), light.quantileMillis(0.95), at.get(1) - at.get(0));
+        return new Run(
+                light.nrAnswered(),
+                answers.get("/heavy").nrAnswered(),
+                light.quantileMillis(0.95),
+                serverAt.get(1) - serverAt.get(0),
+                clientAt.get(1) - clientAt.get(0),
+                seconds * Runtime.getRuntime().availableProcessors());
     }
 
     private double usefulSeconds(Run run) {
@@ -103,9 +114,10 @@ final class InTurn {
     }
 
     private void say(String base, String setting) {
-        System.out.printf("%s: useful work %s, CPU for it %s, light p95 %s%n",
+        System.out.printf("%s: useful work %s, of the CPU that clients left %s, CPU for it %s, light p95 %s%n",
                 setting,
                 over(base, setting, this::usefulSeconds),
+                over(base, setting, run -> usefulSeconds(run) / (run.cpuSeconds - run.clientCpuSeconds)),
                 over(base, setting, run -> run.serverCpuSeconds / usefulSeconds(run)),
                 over(base, setting, Run::lightP95Millis));
     }

@@ -17,7 +17,9 @@ enum Variant {
     CURVE(TomcatMain.class, "plain"),
     JDK(JdkMain.class),
     JDK_PROTECT(JdkMain.class),
-    JDK_CURVE(JdkMain.class);
+    JDK_CURVE(JdkMain.class),
+    JETTY_PROTECT(JettyMain.class, "plain"),
+    JETTY_CURVE(JettyMain.class, "plain");
 
     /** What is woven of them, and which requests are whose. */
     static final String SERVICES = """
@@ -36,6 +38,10 @@ enum Variant {
         paths = "/heavy"
         """;
 
+    static final int NR_HEAVY_MOST = 40;
+
+    private static final double LOOSE_MILLIS = 2000;
+
     private final Class<?> main;
     private final String[] arguments;
 
@@ -52,9 +58,9 @@ enum Variant {
         return name().toLowerCase(Locale.ROOT).replace('_', '-');
     }
 
-    /** @param aloneMillis the light service's p95 without heavy requests, which targets are set by */
-    ServerProcess start(double aloneMillis) throws Exception {
-        return new ServerProcess(main.getName(), isOurs() ? config(aloneMillis) : null, jvm(), arguments);
+    /** Held to nothing yet, if it is ours. */
+    ServerProcess start() throws Exception {
+        return new ServerProcess(main.getName(), isOurs() ? config(LOOSE_MILLIS) : null, jvm(), arguments);
     }
 
     /** Else a JVM takes no notice of its threads' priorities. */
@@ -62,27 +68,41 @@ enum Variant {
         return this == PRIORITIES ? List.of("-XX:ThreadPriorityPolicy=1") : List.of();
     }
 
-    /** The line that {@code curve} is to follow: the light service's p95 beside so many heavy requests. */
-    static double curveMillis(double aloneMillis, int nrHeavy) {
-        return aloneMillis * (1.3 + 1.7 * nrHeavy / 40);
+    /** Of ours, what decides. */
+    private String policy() {
+        return word().substring(word().lastIndexOf('-') + 1);
     }
 
-    private String config(double aloneMillis) {
-        return """
+    boolean hasTarget() {
+        return isOurs() && List.of("protect", "curve").contains(policy());
+    }
+
+    /**
+     * What the light service's p95 is held to beside so many heavy requests.
+     *
+     * @param aloneMillis what it is without heavy requests
+     */
+    double targetMillis(double aloneMillis, int nrHeavy) {
+        return policy().equals("curve") ? aloneMillis * (1 + 2.0 * nrHeavy / NR_HEAVY_MOST) : 1.4 * aloneMillis;
+    }
+
+    String config(double aloneMillis) {
+        return String.format(Locale.ROOT, """
             policy = "%s"
 
             [protect]
             class = "light"
-            p95_ms = %d
+            p95_ms = %.3f
 
             [curve]
             class = "light"
             load = "heavy"
-            points = [[0, %d], [40, %d]]
-            """.formatted(
-                word().replace("jdk-", ""),
-                Math.round(1.4 * aloneMillis),
-                Math.round(curveMillis(aloneMillis, 0)),
-                Math.round(curveMillis(aloneMillis, 40))) + SERVICES;
+            points = [[0, %.3f], [%d, %.3f]]
+            """,
+                policy(),
+                targetMillis(aloneMillis, 0),
+                targetMillis(aloneMillis, 0),
+                NR_HEAVY_MOST,
+                targetMillis(aloneMillis, NR_HEAVY_MOST)) + SERVICES;
     }
 }
