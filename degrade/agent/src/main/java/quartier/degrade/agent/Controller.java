@@ -5,7 +5,6 @@ import quartier.degrade.core.Dispatcher;
 
 /** The thread that looks after jobs while any wait, and sleeps while none do. */
 final class Controller {
-    private static final long TICK_NANOS = 1_000_000;
     private static final long REST_NANOS = 100_000_000;
     private static final int FAULTS_MAX = 100;
 
@@ -31,8 +30,9 @@ final class Controller {
         int nrFaults = 0;
         while (!thread.isToldToEnd()) {
             try {
-                if (dispatcher.tick(probe)) {
-                    LockSupport.parkNanos(this, TICK_NANOS);
+                long nextNanos = dispatcher.tick(probe);
+                if (nextNanos > 0) {
+                    LockSupport.parkNanos(this, nextNanos);
                 } else {
                     dispatcher.rest();
                     LockSupport.parkNanos(this, REST_NANOS);

@@ -16,7 +16,6 @@ import quartier.degrade.core.policy.Aim;
 public final class Dispatcher {
     /** A controller whose last tick is older is taken for dead: everybody runs. */
     public static final long PULSE_MAX_NANOS = 250_000_000;
-    private static final long LOOK_NANOS = 100_000_000;
     /** Frames that the slow path needs at most, with room to spare. */
     private static final int STACK_PROBE_FRAMES = 200;
 
@@ -140,7 +139,8 @@ public final class Dispatcher {
         try {
             while (job.state == State.WAITING) {
                 long nowNanos = clock.getAsLong();
-                if (nowNanos - Math.max(pulseNanos, job.sinceNanos) >= PULSE_MAX_NANOS) {
+                long aliveNanos = Math.max(pulseNanos, job.sinceNanos) + PULSE_MAX_NANOS - nowNanos;
+                if (aliveNanos <= 0) {
                     open();
                     continue;
                 }
@@ -148,7 +148,7 @@ public final class Dispatcher {
                 if (leftNanos <= 0) {
                     locked(() -> scheduler.giveUp(job, clock.getAsLong()));
                 } else {
-                    LockSupport.parkNanos(this, Math.min(leftNanos, LOOK_NANOS));
+                    LockSupport.parkNanos(this, Math.min(leftNanos, aliveNanos));
                 }
                 interrupted |= Thread.interrupted();
             }
@@ -160,15 +160,15 @@ public final class Dispatcher {
         }
     }
 
-    /** Called by the controller. Returns whether the next tick is wanted soon. */
-    public boolean tick(Probe probe) {
+    /** Called by the controller. Returns after how long the next tick is wanted; 0 for when it is woken. */
+    public long tick(Probe probe) {
         return locked(() -> {
             long nowNanos = clock.getAsLong();
             scheduler.close();
             scheduler.tick(nowNanos, probe);
             pulseNanos = nowNanos;
             tell(scheduler.anyAsked());
-            return scheduler.needsTicks();
+            return scheduler.needsTicks() ? scheduler.tickNanos() : 0;
         });
     }
 

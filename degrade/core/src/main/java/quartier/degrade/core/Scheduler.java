@@ -24,6 +24,8 @@ public final class Scheduler {
     /** A question that nobody answers slows down everybody at their points, so it is withdrawn for a while. */
     private static final long ASK_NANOS = 1_000_000;
     private static final int UNANSWERED_MAX = 4;
+    private static final long TICK_NANOS = 1_000_000;
+    private static final long TICK_CALM_NANOS = 2_000_000;
 
     private Settings settings;
     private Policy policy;
@@ -366,10 +368,10 @@ public final class Scheduler {
         return policy.next(candidates, nowNanos);
     }
 
-    /** Looks after everything that does not come by itself. To be called about every millisecond while jobs wait. */
+    /** Looks after everything that does not come by itself. To be called {@link #tickNanos} after the last time. */
     public void tick(long nowNanos, Probe probe) {
-        running.stream().filter(job -> isDead(job)).toList().forEach(job -> leave(job, nowNanos));
-        loose.stream().filter(job -> isDead(job)).toList().forEach(job -> leave(job, nowNanos));
+        bury(running, nowNanos);
+        bury(loose, nowNanos);
         policy.tick(queues, nowNanos);
         if (!enforcing()) {
             return;
@@ -393,8 +395,16 @@ public final class Scheduler {
         return nrWaiting > 0 && (job.turnNanos >= turnNanos() || next(nowNanos) != job.queue);
     }
 
-    private static boolean isDead(Job job) {
-        return job.thread != null && job.thread.getState() == Thread.State.TERMINATED;
+    /** What was begun on a thread that has ended is over. */
+    private void bury(Set<Job> jobs, long nowNanos) {
+        List<Job> dead = List.of();
+        for (Job job : jobs) {
+            if (job.thread != null && job.thread.getState() == Thread.State.TERMINATED) {
+                dead = dead.isEmpty() ? new ArrayList<>() : dead;
+                dead.add(job);
+            }
+        }
+        dead.forEach(job -> leave(job, nowNanos));
     }
 
     /** Whoever is blocked elsewhere lets somebody else run meanwhile. */
@@ -504,6 +514,15 @@ public final class Scheduler {
     /** Whether there is anything that only a tick can do. */
     public boolean needsTicks() {
         return enforcing() && (nrWaiting > 0 || !loose.isEmpty());
+    }
+
+    /**
+     * When the next tick is wanted, if any. Each takes a CPU from somebody who runs, so they are as rare as slices end, and a
+     * millisecond apart only while somebody is blocked.
+     */
+    public long tickNanos() {
+        long calmNanos = loose.isEmpty() ? TICK_CALM_NANOS : TICK_NANOS;
+        return Math.max(TICK_NANOS, Math.min(calmNanos, settings.sliceNanos()));
     }
 
     public Settings settings() {
