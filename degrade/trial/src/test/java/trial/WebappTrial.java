@@ -9,8 +9,9 @@ import java.util.List;
  * <p>{@code java -Dagent.jar=JAR -cp ... trial.WebappTrial [HEAVY_CLIENTS [ROUNDS [DOCUMENTS]]]}
  */
 final class WebappTrial {
-    private static final int NR_LIGHT = 8;
-    private static final int NR_ANSWERS = 2000;
+    private static final int NR_LIGHT = Integer.getInteger("light", 8);
+    private static final int NR_ANSWERS = Integer.getInteger("answers", 3000);
+    private static final int NR_WARM = 6;
 
     private WebappTrial() {}
 
@@ -22,11 +23,15 @@ final class WebappTrial {
         try (ServerProcess server = new ServerProcess(Documents.application(), off)) {
             Documents documents = new Documents(server.port, nrDocuments);
             documents.put();
-            for (int warm = 0; warm < 2; warm++) {
+            // The compiler's threads get a CPU as seldom as all others: first with few.
+            for (int warm = 0; warm < NR_WARM; warm++) {
+                documents.load(1, 1, NR_ANSWERS, 50);
+            }
+            for (int warm = 0; warm < NR_WARM; warm++) {
                 documents.load(NR_LIGHT, nrHeavy, NR_ANSWERS, 50);
             }
+            show("alone", documents, 0, null);
             Load alone = documents.load(NR_LIGHT, 0, NR_ANSWERS, 0);
-            System.out.println("alone: " + alone);
             long targetMillis = Math.max(1, Math.round(1.4 * alone.quantileMillis("light", 0.95)));
             String protect = Documents.config("""
                 policy = "protect"
@@ -57,7 +62,8 @@ final class WebappTrial {
         long beganNanos = System.nanoTime();
         Load load = documents.load(NR_LIGHT, nrHeavy, NR_ANSWERS, 20);
         double seconds = (System.nanoTime() - beganNanos) / 1e9;
-        System.out.printf("%s: %s, %.1f searches/s, failures %s%n", how, load, load.nr("heavy") / seconds, load.failures());
-        return load.quantileMillis("light", 0.95) / alone.quantileMillis("light", 0.95);
+        System.out.printf("%s: %s, %.1f documents/s, %.1f searches/s, failures %s%n",
+                how, load, load.nr("light") / seconds, nrHeavy == 0 ? 0 : load.nr("heavy") / seconds, load.failures());
+        return alone == null ? 1 : load.quantileMillis("light", 0.95) / alone.quantileMillis("light", 0.95);
     }
 }

@@ -144,7 +144,7 @@ public final class Scheduler {
     }
 
     private boolean runs(Job job, long nowNanos) {
-        if (enforcing() && (nrWaiting > 0 || running.size() >= settings.nrPermits())) {
+        if (enforcing() && (nrWaiting > 0 || !isFreeFor(job.queue, null))) {
             return false;
         }
         begin(job, enforcing() ? State.RUNNING : State.LOOSE, nowNanos);
@@ -350,22 +350,42 @@ public final class Scheduler {
     /** Gives free permits to those whom the policy chooses. */
     private void grant(long nowNanos) {
         while (enforcing() && nrWaiting > 0 && running.size() < settings.nrPermits()) {
-            Job job = next(nowNanos).take();
+            RunQueue queue = next(nowNanos, null);
+            if (queue == null) {
+                return;
+            }
+            Job job = queue.take();
             unqueue(job, nowNanos);
             begin(job, State.RUNNING, nowNanos);
             granted.add(job);
         }
     }
 
-    /** The class that is next; somebody must wait. */
-    private RunQueue next(long nowNanos) {
+    /** The class that is next, once a job has handed on its permit; null if nobody who waits may have one. */
+    private RunQueue next(long nowNanos, Job handingOn) {
         List<RunQueue> candidates = new ArrayList<>(queues.size());
         for (RunQueue queue : queues) {
-            if (queue.nrWaiting() > 0) {
+            if (queue.nrWaiting() > 0 && isFreeFor(queue, handingOn)) {
                 candidates.add(queue);
             }
         }
-        return policy.next(candidates, nowNanos);
+        return candidates.isEmpty() ? null : policy.next(candidates, nowNanos);
+    }
+
+    /** Whether a permit is free for a class, once a job has handed on its own. */
+    private boolean isFreeFor(RunQueue queue, Job handingOn) {
+        int nrHeld = running.size() - (handingOn == null ? 0 : 1);
+        RunQueue kept = policy.keepsOneFor(queues);
+        if (nrHeld >= settings.nrPermits() || kept == null || kept == queue) {
+            return nrHeld < settings.nrPermits();
+        }
+        int nrOthers = 0;
+        for (Job job : running) {
+            if (job != handingOn && job.queue != kept) {
+                nrOthers++;
+            }
+        }
+        return nrOthers < Math.max(1, settings.nrPermits() - 1);
     }
 
     /** Looks after everything that does not come by itself. To be called {@link #tickNanos} after the last time. */
@@ -392,7 +412,8 @@ public final class Scheduler {
         // What it has had counts at once, or its class would be the one that had least for as long as it runs.
         settle(job, nowNanos);
         job.sinceNanos = nowNanos;
-        return nrWaiting > 0 && (job.turnNanos >= turnNanos() || next(nowNanos) != job.queue);
+        RunQueue next = next(nowNanos, job);
+        return next != null && (job.turnNanos >= turnNanos() || next != job.queue);
     }
 
     /** What was begun on a thread that has ended is over. */

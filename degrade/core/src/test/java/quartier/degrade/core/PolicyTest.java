@@ -145,6 +145,27 @@ class PolicyTest {
     }
 
     @Test
+    void whereOthersDoNotHandOnOnePermitIsKeptFromThem() {
+        int nrCpus = 2;
+        Settings settings = new Settings(nrCpus + 1, 2 * MS, S, Settings.Mode.ON, () -> Target.protect("light", 8 * MS),
+                List.of(classFor("light"), classFor("heavy")));
+        Simulation simulation = new Simulation(settings, nrCpus)
+                .stubborn("heavy")
+                .clients(10, "heavy", 40 * MS)
+                .clients(1, "light", 2 * MS)
+                .run(10 * S);
+        simulation.usedNanos.clear();
+        simulation.run(10 * S);
+        // It has at least two thirds of a CPU; else it waits until one of three has ended.
+        assertBelow(5, simulation.p95Millis("light"));
+        long usedNanos = simulation.usedNanos.values().stream().mapToLong(nanos -> nanos).sum();
+        assertEquals(nrCpus * 10 * S, usedNanos, 0.01 * nrCpus * 10 * S, "no CPU has nothing to do");
+        simulation.stopClients("light");
+        simulation.run(S);
+        assertEquals(nrCpus + 1, simulation.scheduler.nrRunning(), "nobody is there to keep one for");
+    }
+
+    @Test
     void theCurveIsFollowedOverItsRange() {
         Curve curve = new Curve(List.of(new Point(0, 70 * MS), new Point(40, 150 * MS)));
         for (int nrHeavy : new int[] {10, 20, 30, 40}) {

@@ -2,8 +2,10 @@ package quartier.degrade.core;
 
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import quartier.degrade.core.Scheduler.Verdict;
 
 /** A server in simulated time: as many CPUs as permits, and clients that ask again as soon as they are answered. */
@@ -26,6 +28,7 @@ final class Simulation {
     final Scheduler scheduler;
     final Map<String, Long> usedNanos = new HashMap<>();
     private final List<Client> clients = new ArrayList<>();
+    private final Set<String> stubborn = new HashSet<>();
     private final int nrCpus;
     private long nrSteps;
     long nowNanos = 1;
@@ -72,6 +75,8 @@ final class Simulation {
             if (leftNanos <= 0) {
                 scheduler.leave(job, nowNanos);
                 job = null;
+            } else if (job.asked() && stubborn.contains(className)) {
+                scheduler.decline(job, nowNanos);
             } else if (job.asked()) {
                 scheduler.pass(job, nowNanos);
             }
@@ -79,8 +84,18 @@ final class Simulation {
     }
 
     Simulation(Settings settings) {
+        this(settings, settings.nrPermits());
+    }
+
+    Simulation(Settings settings, int nrCpus) {
         scheduler = new Scheduler(settings);
-        nrCpus = settings.nrPermits();
+        this.nrCpus = nrCpus;
+    }
+
+    /** Requests of this class hold a lock at each of their points. */
+    Simulation stubborn(String className) {
+        stubborn.add(className);
+        return this;
     }
 
     static Request requestOf(String path) {

@@ -24,6 +24,14 @@ public interface Policy {
     /** Called often, with all classes. */
     default void tick(List<RunQueue> all, long nowNanos) {}
 
+    /**
+     * The class for which one permit is kept from all others, also while it does not want it; null if there is none. There is a
+     * permit more than CPUs, so that costs no work.
+     */
+    default RunQueue keepsOneFor(List<RunQueue> all) {
+        return null;
+    }
+
     /** The latency that the class is held to now, or -1 if there is none. */
     default long targetNanos(RunQueue queue) {
         return -1;

@@ -20,6 +20,15 @@ public final class Target implements Policy {
     /** The others' share at least: what never gets a CPU holds its thread and its memory for ever. */
     private static final double SHARE_MIN = 0.02;
     private static final double SHARE_MAX = 0.98;
+    /**
+     * Where so small a share is still too much, others do not hand on what they have: they hold locks at their points. What has
+     * to wait for one of them to end is better off with a permit of its own. It is then so much faster that the share rises again:
+     * that is no reason to take it away soon.
+     */
+    private static final double SHARE_OF_STUBBORN = 0.1;
+    private static final long KEEPS_NANOS = 30_000_000_000L;
+    /** Whoever comes so often is not away in between. */
+    private static final long PRESENT_NANOS = 200_000_000;
     private static final double GAIN = 0.5;
     private static final double STEP_DOWN_MAX = 0.5;
     private static final double STEP_UP_MAX = 1.25;
@@ -40,6 +49,10 @@ public final class Target implements Policy {
     /** How many of the load's class there are, smoothed: a curve is no reason to jump. */
     private double load;
     private long tickedNanos;
+    private long keepsUntilNanos = Long.MIN_VALUE;
+    /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
+    private long presentUntilNanos = Long.MIN_VALUE;
+    private long nrAtTick;
     private long targetNanos;
 
     private Target(String protectedClass, String loadClass, Curve curve) {
@@ -70,6 +83,12 @@ public final class Target implements Policy {
         return takesOwn ? own : amongOthers.next(others, nowNanos);
     }
 
+    @Override
+    public RunQueue keepsOneFor(List<RunQueue> all) {
+        boolean isNeeded = tickedNanos < keepsUntilNanos && tickedNanos < presentUntilNanos;
+        return isNeeded ? find(all, protectedClass) : null;
+    }
+
     private static RunQueue find(List<RunQueue> queues, String name) {
         for (RunQueue queue : queues) {
             if (queue.workClass().name().equals(name)) {
@@ -98,6 +117,10 @@ public final class Target implements Policy {
             load += (1 - Math.exp((tickedNanos - nowNanos) / LOAD_NANOS)) * (loading.nrPresent() - load);
         }
         tickedNanos = nowNanos;
+        if (own != null && (own.nrPresent() > 0 || own.latencies().nr() != nrAtTick)) {
+            presentUntilNanos = nowNanos + PRESENT_NANOS;
+            nrAtTick = own.latencies().nr();
+        }
         targetNanos = curve.at(load);
         if (own == null) {
             return;
@@ -135,6 +158,9 @@ public final class Target implements Policy {
         }
         double share = othersShare * Math.min(Math.max(factor, STEP_DOWN_MAX), STEP_UP_MAX);
         othersShare = Math.min(Math.max(share, SHARE_MIN), SHARE_MAX);
+        if (othersShare < SHARE_OF_STUBBORN) {
+            keepsUntilNanos = nowNanos + KEEPS_NANOS;
+        }
     }
 
     private long ageIfLate(RunQueue own, long nowNanos) {
