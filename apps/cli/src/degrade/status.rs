@@ -85,9 +85,13 @@ fn text(status: &Value) -> String {
             Some(class) => format!(" while {} of {class} are here", word(&aim["load"])),
             None => String::new(),
         };
+        let reach = match aim["out_of_reach"].as_bool() {
+            Some(true) => ": out of reach, whatever the others pay",
+            _ => "",
+        };
         let _ = writeln!(
             text,
-            "{} is held to {} ms at p95{load}",
+            "{} is held to {} ms at p95{load}{reach}",
             word(&aim["class"]),
             word(&aim["target_ms"])
         );
@@ -132,7 +136,8 @@ mod tests {
     fn what_is_not_known_is_no_number() {
         let status = serde_json::json!({
             "pid": 7, "policy": "curve", "mode": "on", "permits": 2, "slice_ms": 2, "config": null, "page": null,
-            "aim": {"class": "light", "load_class": "heavy", "load": 12.25, "target_ms": 90},
+            "aim": {"class": "light", "load_class": "heavy", "load": 12.25, "target_ms": 90,
+                "out_of_reach": true},
             "faults": 0, "opened": 3,
             "classes": [{"name": "light", "answered_per_s": 12.34, "rejected_per_s": 0, "running": 1, "waiting": 2,
                 "present": 3, "p50_ms": null, "p95_ms": 88.04, "p99_ms": 90, "target_ms": null}],
@@ -143,7 +148,7 @@ mod tests {
             lines[0],
             "process 7: policy curve, mode on, 2 permits, slices of 2 ms; no file"
         );
-        assert_eq!(lines[1], "light is held to 90 ms at p95 while 12.2 of heavy are here");
+        assert_eq!(lines[1], "light is held to 90 ms at p95 while 12.2 of heavy are here: out of reach, whatever the others pay");
         let words: Vec<_> = lines[4].split_whitespace().collect();
         assert_eq!(words, ["12.3", "0", "1", "2", "3", "?", "88.0", "90", "-", "light"]);
         assert_eq!(lines[5], "3 times its controller was late, and everybody ran");

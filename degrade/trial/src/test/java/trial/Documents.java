@@ -86,8 +86,10 @@ final class Documents {
     Load load(int nrLight, int nrHeavy, int nrAnswers, int nrSearches) throws InterruptedException {
         int expected = (int) IntStream.range(0, nrDocuments).filter(at -> at % 10 == 7).count();
         AtomicInteger nrGot = new AtomicInteger();
-        Load load = new Load(port).clients(nrLight, "light", nrAnswers,
-                () -> get(nrGot.getAndIncrement()) ? null : "another document");
+        Load load = new Load(port);
+        if (nrLight > 0) {
+            load.clients(nrLight, "light", nrAnswers, () -> get(nrGot.getAndIncrement()) ? null : "another document");
+        }
         if (nrHeavy > 0) {
             load.clients(nrHeavy, "heavy", nrSearches, () -> {
                 int found = search();

@@ -3,25 +3,35 @@ package trial;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Optional;
+import java.util.List;
+import java.util.NavigableMap;
+import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
-/** JDKs on this machine: the one that tests are told to use or run on, and those beside it. */
+/** JDKs on this machine: the one that tests are told to use or run on, those beside it, and those that were fetched. */
 final class Jdks {
     private static final int FIRST_WITH_VIRTUAL_THREADS = 21;
+    /** By xtask/deps.sh. */
+    private static final Path FETCHED = Path.of("..", "..", "target", "jdks");
     private static final Pattern VERSION = Pattern.compile("JAVA_VERSION=\"(\\d+)");
 
     private Jdks() {}
 
-    static Optional<Path> withVirtualThreads() throws IOException {
+    /** One of each version, the oldest first; none is possible. */
+    static List<Path> withVirtualThreads() throws IOException {
         Path own = Path.of(System.getProperty("trial.java.home", System.getProperty("java.home")));
-        try (Stream<Path> beside = Files.list(own.toRealPath().getParent())) {
-            return Stream.concat(Stream.of(own), beside.sorted())
-                    .filter(home -> version(home) >= FIRST_WITH_VIRTUAL_THREADS)
-                    .findFirst();
+        NavigableMap<Integer, Path> found = new TreeMap<>();
+        for (Path folder : List.of(own.toRealPath().getParent(), FETCHED)) {
+            if (Files.isDirectory(folder)) {
+                try (Stream<Path> homes = Files.list(folder)) {
+                    homes.sorted().forEach(home -> found.putIfAbsent(version(home), home));
+                }
+            }
         }
+        found.put(version(own), own);
+        return List.copyOf(found.tailMap(FIRST_WITH_VIRTUAL_THREADS, true).values());
     }
 
     /** 0 where there is none. */

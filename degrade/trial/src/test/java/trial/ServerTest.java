@@ -6,6 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.tools.attach.VirtualMachine;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.util.List;
 import java.util.stream.Stream;
@@ -113,6 +117,74 @@ class ServerTest {
             assertEquals(0, server.metric("rejected_total{class=\"light\"}"));
             assertEquals(0, server.metric("faults_total"), server.said());
             assertEquals(200, server.get(where + "/heavy").code(), "alone it is let in");
+            Load others = new Load(server.port).clients(4, where + "/heavy", MANY);
+            Thread clients = others.start();
+            Load.Answer answer = firstWith(429, server, where + "/heavy");
+            others.stop();
+            clients.join();
+            assertEquals("7", answer.retryAfter());
+        }
+    }
+
+    private static Load.Answer firstWith(int code, ServerProcess server, String path) throws Exception {
+        for (int at = 0; at < 1000; at++) {
+            Load.Answer answer = server.get(path);
+            if (answer.code() == code) {
+                return answer;
+            }
+        }
+        throw new AssertionError("no " + code + " in 1000 answers:\n" + server.metrics());
+    }
+
+    @Test
+    void whatHasWaitedTooLongToBeginIsSentAway() throws Exception {
+        int waitMaxMillis = 50;
+        String config = "permits = 1\n" + CLASSES + "max_queue_ms = " + waitMaxMillis + "\n";
+        try (ServerProcess server = new ServerProcess(TomcatMain.class, config)) {
+            Load others = new Load(server.port).clients(16, "/light", MANY).clients(16, "/heavy", MANY);
+            Thread clients = others.start();
+            Load.Answer answer;
+            long beganNanos;
+            int nrAsked = 0;
+            do {
+                beganNanos = System.nanoTime();
+                answer = server.get("/heavy");
+            } while (answer.code() == 200 && ++nrAsked < 100);
+            long tookNanos = System.nanoTime() - beganNanos;
+            others.stop();
+            clients.join();
+            assertEquals(503, answer.code());
+            assertEquals("1", answer.retryAfter());
+            assertTrue(tookNanos >= waitMaxMillis * 1_000_000L, "sent away after " + tookNanos + " ns");
+            assertEquals(0, server.metric("rejected_total{class=\"light\"}"), "it has no such limit");
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("servers")
+    void aHeaderAndAMethodSayWhoseARequestIs(Application application, String where) throws Exception {
+        String config = """
+            metrics_port = 0
+            [[class]]
+            name = "gold"
+            headers = { X-Tier = "gold*" }
+            [[class]]
+            name = "written"
+            methods = ["POST"]
+            """;
+        try (ServerProcess server = new ServerProcess(application.quick(), config)) {
+            HttpClient client = HttpClient.newHttpClient();
+            for (String[] of : new String[][] {{"GET", "x-tier", "golden"}, {"GET", "X-Tier", "silver"}, {"POST", "X-Other", "gold"}}) {
+                HttpRequest request = HttpRequest.newBuilder(URI.create("http://localhost:" + server.port + where + "/light"))
+                        .method(of[0], HttpRequest.BodyPublishers.noBody())
+                        .header(of[1], of[2])
+                        .build();
+                client.send(request, HttpResponse.BodyHandlers.discarding());
+            }
+            for (String name : List.of("gold", "written", "other")) {
+                server.awaitMetric("completed_total{class=\"" + name + "\"}", 1);
+                assertEquals(1, server.metric("arrived_total{class=\"" + name + "\"}"), name);
+            }
         }
     }
 
@@ -168,6 +240,29 @@ class ServerTest {
     }
 
     @Test
+    void aTargetThatCannotBeHeldIsSaid() throws Exception {
+        String config = CLASSES.replace("policy = \"weighted\"", "policy = \"protect\"").replace("[weave]", """
+            [protect]
+            class = "light"
+            p95_ms = 2.5
+
+            [weave]""");
+        try (ServerProcess server = new ServerProcess(JdkServerMain.class, config)) {
+            Load load = load(server, "", MANY, MANY);
+            Thread clients = load.start();
+            server.awaitSaid("class \"light\" takes .* at p95 where 2.5 ms are wanted, and all others have but 2 % of the permits' time");
+            assertEquals(1, server.metric("target_out_of_reach"));
+            load.stop();
+            clients.join();
+            assertEquals(List.of(), load.failures());
+        }
+    }
+
+    private static double waitedSeconds(ServerProcess server) throws Exception {
+        return server.metric("waited_seconds_total{class=\"light\"}") + server.metric("waited_seconds_total{class=\"heavy\"}");
+    }
+
+    @Test
     void jmxShowsAndSwitches() throws Exception {
         try (ServerProcess server = new ServerProcess(JdkServerMain.class, CLASSES)) {
             VirtualMachine machine = VirtualMachine.attach(server.pid());
@@ -177,11 +272,19 @@ class ServerTest {
                 var beans = connector.getMBeanServerConnection();
                 ObjectName agent = new ObjectName("quartier.degrade:type=Agent");
                 assertEquals("on", beans.getAttribute(agent, "Mode"));
+                Load load = load(server, "", MANY, MANY);
+                Thread clients = load.start();
+                server.awaitMetric("yields_total{class=\"heavy\"}", 1);
                 beans.setAttribute(agent, new Attribute("Mode", "off"));
                 server.awaitSaid("mode off, as somebody said by JMX");
                 assertEquals("off", beans.getAttribute(agent, "Mode"));
-                assertEquals(200, server.get("/light").code());
-                server.awaitMetric("completed_total{class=\"light\"}", 1);
+                double waited = waitedSeconds(server);
+                server.awaitMetric("completed_total{class=\"light\"}", 100 + server.metric("completed_total{class=\"light\"}"));
+                assertEquals(waited, waitedSeconds(server), "nobody waits any more");
+                assertEquals(0, server.metric("waiting{class=\"heavy\"}"));
+                load.stop();
+                clients.join();
+                assertEquals(List.of(), load.failures());
                 assertTrue(beans.getAttribute(agent, "Classes").toString().contains("p95_seconds"));
             }
         }

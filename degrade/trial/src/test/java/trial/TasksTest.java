@@ -7,8 +7,11 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** What requests hand to executors and virtual threads. */
 @Timeout(240)
@@ -47,26 +50,31 @@ class TasksTest {
         check(Application.of(JdkServerMain.class), List.of("pooled", "scheduled", "joined", "promised"));
     }
 
-    private static Path jdkWithVirtualThreads() throws Exception {
-        Optional<Path> found = Jdks.withVirtualThreads();
+    /** JDKs with virtual threads; one that is not there, if there is none. */
+    static Stream<Optional<Path>> jdks() throws Exception {
+        List<Path> found = Jdks.withVirtualThreads();
         if (found.isEmpty()) {
             System.out.println("skipped: no JDK of 21 or newer beside this one; name one by -Dtrial.java.home=FOLDER");
+            return Stream.of(Optional.empty());
         }
-        assumeTrue(found.isPresent(), "no JDK with virtual threads");
-        return found.get();
+        return found.stream().map(Optional::of);
     }
 
-    @Test
-    void virtualThreadsKeepTheirClassToo() throws Exception {
-        Application application = Application.of(JdkServerMain.class).on(jdkWithVirtualThreads());
+    @ParameterizedTest
+    @MethodSource("jdks")
+    void virtualThreadsKeepTheirClassToo(Optional<Path> jdk) throws Exception {
+        assumeTrue(jdk.isPresent(), "no JDK with virtual threads");
+        Application application = Application.of(JdkServerMain.class).on(jdk.get());
         check(application, List.of("pooled", "scheduled", "joined", "promised", "virtual"));
     }
 
     /** Two carriers and one permit: were they parked in the gate, two requests at most would be here, and one wait. */
-    @Test
-    void aVirtualThreadThatWaitsLeavesItsCarrierToOthers() throws Exception {
+    @ParameterizedTest
+    @MethodSource("jdks")
+    void aVirtualThreadThatWaitsLeavesItsCarrierToOthers(Optional<Path> jdk) throws Exception {
+        assumeTrue(jdk.isPresent(), "no JDK with virtual threads");
         Application application = Application.of(JdkServerMain.class, "virtual")
-                .on(jdkWithVirtualThreads())
+                .on(jdk.get())
                 .with("-Djdk.virtualThreadScheduler.parallelism=2")
                 .with("-Djdk.virtualThreadScheduler.maxPoolSize=2");
         String config = "permits = 1\nmax_wait_ms = 60000\n" + config(List.of("light", "heavy"));

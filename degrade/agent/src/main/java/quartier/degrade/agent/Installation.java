@@ -23,6 +23,7 @@ final class Installation {
     private final Weaving weaving;
     private final ConfigWatch watch;
     private final RuleWatch rules;
+    private final TargetWatch targets;
     private final View view;
     private final History history;
     private DispatcherHook hook;
@@ -37,7 +38,8 @@ final class Installation {
         this.controller = new Controller(dispatcher);
         this.weaving = new Weaving(config, instrumentation);
         this.rules = new RuleWatch(dispatcher);
-        this.watch = new ConfigWatch(file, this::reload, rules::look);
+        this.targets = new TargetWatch(dispatcher);
+        this.watch = new ConfigWatch(file, this::reload, this::look);
         this.view = new View(file, dispatcher, weaving, watch);
         this.history = new History(view);
     }
@@ -145,6 +147,11 @@ final class Installation {
             Say.say("the configuration stays what it was until " + file + " is corrected");
             return false;
         }
+    }
+
+    private void look() {
+        rules.look();
+        targets.look();
     }
 
     static synchronized void stop() {

@@ -42,6 +42,8 @@ final class OpenMetrics {
         gauge(text, "waiting", "And the ones that wait", classes, ClassReport::nrWaiting);
         latencies(text, classes);
         seconds(text, "target_p95_seconds", "The p95 that a class is held to", classes, ClassReport::targetNanos);
+        dispatcher.aim().ifPresent(aim -> single(
+                text, "target_out_of_reach", "gauge", "", "1 if no order of requests can hold the target", aim.outOfReach() ? 1 : 0));
         single(text, "classes_woven", "gauge", "", "Classes with yield points, since the start", weaving.nrClasses());
         single(text, "points", "gauge", "", "Yield points in them", weaving.nrPoints());
         single(text, "classes_left", "gauge", "", "Classes that could not be woven", weaving.nrRefused());

@@ -81,6 +81,7 @@ final class View {
         map.put("load", aim.load());
         map.put("target_ms", Json.millis(aim.targetNanos()));
         map.put("others_share", aim.othersShare());
+        map.put("out_of_reach", aim.outOfReach());
         map.put("points", points);
         return map;
     }

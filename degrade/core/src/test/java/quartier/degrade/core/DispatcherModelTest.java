@@ -30,6 +30,19 @@ public class DispatcherModelTest {
         return alone;
     }
 
+    /** A request that its thread leaves, and comes back to. */
+    @Operation
+    public boolean requestThatGoesAway() {
+        Job job = dispatcher.enter(REQUEST, 0);
+        boolean alone = inside();
+        dispatcher.depart(job);
+        Job again = dispatcher.resume(job, 0);
+        alone &= inside();
+        dispatcher.complete(job);
+        dispatcher.depart(again);
+        return alone && job.state() == Job.State.DONE;
+    }
+
     private boolean inside() {
         nrInside++;
         boolean alone = nrInside == 1;
@@ -46,12 +59,12 @@ public class DispatcherModelTest {
     @Test
     void noInterleavingBreaksIt() {
         new ModelCheckingOptions()
-                .iterations(3)
+                .iterations(4)
                 .threads(2)
                 .actorsPerThread(2)
                 .actorsBefore(0)
                 .actorsAfter(0)
-                .invocationsPerIteration(150)
+                .invocationsPerIteration(120)
                 .check(getClass());
     }
 }

@@ -126,6 +126,7 @@ class PolicyTest {
         simulation.run(10 * S);
         assertEquals(targetMillis, simulation.p95Millis("light"), 0.1 * targetMillis);
         assertEquals(1.0 / 3, simulation.takeShare("heavy"), 0.05, "what the target leaves");
+        assertFalse(isOutOfReach(simulation));
     }
 
     @Test
@@ -142,6 +143,10 @@ class PolicyTest {
                 .run(10 * S);
         assertBelow(1.2 * p95Alone(), simulation.p95Millis("light"));
         assertTrue(simulation.takeShare("heavy") > 0.015, "even so the others get something");
+        assertFalse(isOutOfReach(simulation), "not yet");
+        assertTrue(isOutOfReach(simulation.run(5 * S)));
+        simulation.stopClients("light");
+        assertFalse(isOutOfReach(simulation.clients(1, "light", MS / 2).run(5 * S)), "one alone keeps it");
     }
 
     @Test
@@ -163,6 +168,10 @@ class PolicyTest {
         simulation.stopClients("light");
         simulation.run(S);
         assertEquals(nrCpus + 1, simulation.scheduler.nrRunning(), "nobody is there to keep one for");
+    }
+
+    private static boolean isOutOfReach(Simulation simulation) {
+        return simulation.scheduler.policy().aim().orElseThrow().outOfReach();
     }
 
     @Test

@@ -11,17 +11,22 @@ import org.objectweb.asm.tree.MethodNode;
 /**
  * Counts what a method holds: monitors, locks, and the lock of a class that is being initialised.
  *
- * <p>A count goes up before the monitor is taken and down before it is given back. A call between monitorenter and
+ * <p>A count goes up before a monitor is taken and down before it is given back. A call between monitorenter and
  * the begin of its handler could overflow the stack there, and the monitor would stay taken.
  */
 final class HeldLocks {
     private static final String LOCKS = "java/util/concurrent/locks/";
-    private static final Set<String> OWNERS = Set.of(
-            LOCKS + "Lock",
-            LOCKS + "ReentrantLock",
-            LOCKS + "ReentrantReadWriteLock$ReadLock",
-            LOCKS + "ReentrantReadWriteLock$WriteLock",
-            LOCKS + "StampedLock");
+    private static final String STAMPED = LOCKS + "StampedLock";
+    /**
+     * What {@code Lock} has, whoever is called: which classes are locks is not known where they are not loaded yet, and what looks
+     * like one and is none costs a request some yields at most.
+     */
+    private static final Set<String> OF_LOCKS = Set.of(
+            "lock()V",
+            "lockInterruptibly()V",
+            "tryLock()Z",
+            "tryLock(JLjava/util/concurrent/TimeUnit;)Z",
+            "unlock()V");
     private static final Set<String> TAKING = Set.of("lock", "readLock", "writeLock");
     private static final Set<String> TAKING_OR_THROWING =
             Set.of("lockInterruptibly", "readLockInterruptibly", "writeLockInterruptibly");
@@ -34,7 +39,7 @@ final class HeldLocks {
         boolean changed = false;
         for (AbstractInsnNode insn : method.instructions.toArray()) {
             changed |= countMonitor(method, insn);
-            if (insn instanceof MethodInsnNode call && OWNERS.contains(call.owner)) {
+            if (insn instanceof MethodInsnNode call && isOfLock(call)) {
                 changed |= countLock(method, call);
             }
         }
@@ -60,8 +65,12 @@ final class HeldLocks {
         return true;
     }
 
+    private static boolean isOfLock(MethodInsnNode call) {
+        return call.owner.equals(STAMPED)
+                || call.getOpcode() != Opcodes.INVOKESTATIC && OF_LOCKS.contains(call.name + call.desc);
+    }
+
     private static boolean countLock(MethodNode method, MethodInsnNode call) {
-        // ReentrantReadWriteLock's readLock() gives a lock and takes none; it is not among the owners.
         if (TAKING.contains(call.name)) {
             method.instructions.insertBefore(call, Insns.gate("hold", "()V"));
         } else if (TAKING_OR_THROWING.contains(call.name)) {
@@ -71,7 +80,8 @@ final class HeldLocks {
             String type = call.desc.substring(call.desc.indexOf(')') + 1);
             method.instructions.insert(call, Insns.gate("held", "(" + type + ")" + type));
         } else if (GIVING.contains(call.name)) {
-            method.instructions.insertBefore(call, Insns.gate("release", "()V"));
+            // Afterwards: an application's own lock may have a point before it gives anything back.
+            method.instructions.insert(call, Insns.gate("release", "()V"));
         } else {
             return false;
         }

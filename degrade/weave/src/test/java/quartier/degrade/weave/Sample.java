@@ -11,7 +11,23 @@ public final class Sample {
     private final Lock lock = new ReentrantLock();
     private final ReentrantReadWriteLock both = new ReentrantReadWriteLock();
     private final StampedLock stamped = new StampedLock();
+    private final OwnLock own = new OwnLock();
     private int value = 7;
+
+    /** An application's, which is woven too. */
+    static final class OwnLock extends ReentrantLock {
+        private static final long serialVersionUID = 1;
+
+        @Override
+        public void lock() {
+            super.lock();
+        }
+
+        @Override
+        public void unlock() {
+            super.unlock();
+        }
+    }
 
     /** A class whose initialiser works. */
     public static final class Initialised {
@@ -85,6 +101,15 @@ public final class Sample {
             return fibonacci(3);
         } finally {
             lock.unlock();
+        }
+    }
+
+    public int ownLock() {
+        own.lock();
+        try {
+            return fibonacci(3);
+        } finally {
+            own.unlock();
         }
     }
 

@@ -87,15 +87,19 @@ class YieldWeaverTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"monitor", "synchronizedMethod", "locked", "tried", "stamped"})
+    @ValueSource(strings = {"monitor", "synchronizedMethod", "locked", "ownLock", "tried", "stamped"})
     void nobodyYieldsWithWhatItHolds(String method) throws Exception {
         Object sample = sample(Loading.yielding(Sample.class));
         try (RecordingHook hook = new RecordingHook()) {
             hook.request(() -> {
                 assertEquals(2, call(sample, method));
                 long nrPoints = hook.count("point");
-                // A synchronized method is entered with its monitor.
-                int nrHeld = method.startsWith("synchronized") ? 6 : 5;
+                // A synchronized method is entered with its monitor; an application's own lock has points in itself.
+                int nrHeld = switch (method) {
+                    case "synchronizedMethod" -> 6;
+                    case "ownLock" -> 7;
+                    default -> 5;
+                };
                 assertEquals(nrHeld, hook.count("held"), hook.events.toString());
                 call(sample, "point");
                 assertEquals(nrPoints + 6, hook.count("point"), "given back afterwards");

@@ -29,6 +29,9 @@ public final class Target implements Policy {
     private static final long KEEPS_NANOS = 30_000_000_000L;
     /** Whoever comes so often is not away in between. */
     private static final long PRESENT_NANOS = 200_000_000;
+    /** A p95 so far above the target misses it. Whoever does for so long, while the others have next to nothing, cannot be helped. */
+    private static final double MISSES_ABOVE = 1.1;
+    private static final long OUT_OF_REACH_NANOS = 10_000_000_000L;
     private static final double GAIN = 0.5;
     private static final double STEP_DOWN_MAX = 0.5;
     private static final double STEP_UP_MAX = 1.25;
@@ -45,6 +48,8 @@ public final class Target implements Policy {
     private double othersNanos;
     private double floorNanos;
     private long steppedNanos = Long.MIN_VALUE;
+    /** Since when the target is missed though the others have as little as they ever have; MAX_VALUE for it is not. */
+    private long missesSinceNanos = Long.MAX_VALUE;
     private long nrAtStep;
     /** How many of the load's class there are, smoothed: a curve is no reason to jump. */
     private double load;
@@ -151,6 +156,8 @@ public final class Target implements Policy {
         if (latencyNanos == 0) {
             return;
         }
+        boolean misses = othersShare <= SHARE_MIN && latencyNanos > MISSES_ABOVE * targetNanos;
+        missesSinceNanos = misses ? Math.min(missesSinceNanos, nowNanos) : Long.MAX_VALUE;
         double factor = Math.pow((double) targetNanos / latencyNanos, GAIN);
         boolean wanted = all.stream().anyMatch(queue -> queue != own && queue.nrWaiting() > 0);
         if (factor > 1 && !wanted) {
@@ -175,7 +182,8 @@ public final class Target implements Policy {
 
     @Override
     public Optional<Aim> aim() {
-        return Optional.of(new Aim(protectedClass, loadClass, curve.points(), load, targetNanos, othersShare));
+        boolean outOfReach = missesSinceNanos <= tickedNanos - OUT_OF_REACH_NANOS;
+        return Optional.of(new Aim(protectedClass, loadClass, curve.points(), load, targetNanos, othersShare, outOfReach));
     }
 
     @Override

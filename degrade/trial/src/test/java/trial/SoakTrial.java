@@ -1,0 +1,170 @@
+package trial;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.function.ToDoubleFunction;
+import java.util.stream.Stream;
+
+/**
+ * Whether anything is left over time: rounds of requests, each under another policy, after which the application is reloaded and,
+ * every second time, the agent taken out and put in again. After each round it is looked at what the JVM holds.
+ *
+ * <p>{@code java -Dagent.jar=JAR -cp ... trial.SoakTrial [MINUTES]}; exit status 1 if something grew.
+ */
+final class SoakTrial {
+    private static final int NR_CLIENTS = 8;
+    private static final int NR_ANSWERS = 3000;
+    /** Of what is held in the second quarter; compiled code and caches fill up in the first. */
+    private static final double GROWTH_MAX = 0.05;
+    private static final List<String> POLICIES = List.of(
+            "policy = \"fair\"",
+            "policy = \"weighted\"\nslice_ms = 1",
+            "policy = \"protect\"\n[protect]\nclass = \"heavy\"\np95_ms = 20",
+            "mode = \"dry-run\"",
+            "policy = \"priority\"\npermits = 1",
+            "mode = \"off\"");
+
+    private final List<Sample> samples = new ArrayList<>();
+
+    /** What a JVM holds after all garbage is gone. */
+    private record Sample(double heapMib, double metaspaceMib, double residentMib, int nrClasses, int nrThreads, int nrFiles) {
+        static Sample of(String pid) throws IOException, InterruptedException {
+            // The last line of a histogram of what is alive: "Total N BYTES".
+            String[] total = lastLine(run("jcmd", pid, "GC.class_histogram")).trim().split("\\s+");
+            String[] gc = lastLine(run("jstat", "-gc", pid)).trim().split("\\s+");
+            String[] classes = lastLine(run("jstat", "-class", pid)).trim().split("\\s+");
+            Path process = Path.of("/proc", pid);
+            double residentKib = Files.readAllLines(process.resolve("status")).stream()
+                    .filter(line -> line.startsWith("VmRSS:"))
+                    .mapToDouble(line -> Double.parseDouble(line.split("\\s+")[1]))
+                    .findFirst()
+                    .orElseThrow();
+            return new Sample(
+                    Double.parseDouble(total[2]) / (1 << 20),
+                    // S0C S1C S0U S1U EC EU OC OU MC MU
+                    Double.parseDouble(gc[9]) / 1024,
+                    residentKib / 1024,
+                    Integer.parseInt(classes[0]) - Integer.parseInt(classes[2]),
+                    nrIn(process.resolve("task")),
+                    nrIn(process.resolve("fd")));
+        }
+
+        private static int nrIn(Path folder) throws IOException {
+            try (Stream<Path> entries = Files.list(folder)) {
+                return (int) entries.count();
+            }
+        }
+
+        @Override
+        public String toString() {
+            return String.format(Locale.ROOT, "heap %.1f MiB, metaspace %.1f MiB, resident %.0f MiB, %d classes, %d threads, %d files",
+                    heapMib, metaspaceMib, residentMib, nrClasses, nrThreads, nrFiles);
+        }
+    }
+
+    private static String run(String... command) throws IOException, InterruptedException {
+        Path bin = Path.of(System.getProperty("java.home"), "bin");
+        List<String> words = new ArrayList<>(List.of(command));
+        words.set(0, bin.resolve(command[0]).toString());
+        Process process = new ProcessBuilder(words).redirectErrorStream(true).start();
+        String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        if (process.waitFor() != 0) {
+            throw new IOException(String.join(" ", command) + ": " + said);
+        }
+        return said;
+    }
+
+    private static String lastLine(String text) {
+        String[] lines = text.strip().split("\n");
+        return lines[lines.length - 1];
+    }
+
+    private static String config(int round) {
+        String policy = POLICIES.get(round % POLICIES.size());
+        int table = policy.indexOf('[');
+        String keys = table < 0 ? policy : policy.substring(0, table);
+        String tables = table < 0 ? "" : policy.substring(table);
+        return keys + "\nmetrics_port = 0\n" + tables + """
+
+            [weave]
+            include = ["trial.**", "com.sun.org.apache.xerces.**"]
+            profile_s = 1
+
+            [[class]]
+            name = "heavy"
+            paths = "/web/heavy"
+            """;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        double minutes = arguments.length > 0 ? Double.parseDouble(arguments[0]) : 60;
+        SoakTrial trial = new SoakTrial();
+        try (ServerProcess server = new ServerProcess(ReloadMain.class, config(0))) {
+            long untilNanos = System.nanoTime() + (long) (60e9 * minutes);
+            for (int round = 0; System.nanoTime() - untilNanos < 0; round++) {
+                trial.round(server, round);
+            }
+        }
+        System.exit(trial.isSteady() ? 0 : 1);
+    }
+
+    private void round(ServerProcess server, int round) throws Exception {
+        server.configure(config(round), "reloaded");
+        Load load = new Load(server.port).clients(NR_CLIENTS, "/web/heavy", NR_ANSWERS).run();
+        double faults = server.metric("faults_total");
+        String left = server.get("/control/reload").body();
+        if (round % 2 == 1) {
+            // What runs meanwhile is answered as ever.
+            Load meanwhile = new Load(server.port).clients(NR_CLIENTS, "/web/heavy", NR_ANSWERS / 10);
+            Thread running = meanwhile.start();
+            int status = server.tell("detach", server.pid()) + server.tell("attach", server.pid(), server.config.toString());
+            server.awaitMetrics();
+            running.join();
+            if (status != 0 || !meanwhile.failures().isEmpty()) {
+                throw new AssertionError("detach and attach: " + status + ", " + meanwhile.failures() + "\n" + server.said());
+            }
+        }
+        if (!load.failures().isEmpty() || faults > 0) {
+            throw new AssertionError(load.failures() + ", faults " + faults + "\n" + server.said());
+        }
+        samples.add(Sample.of(server.pid()));
+        System.out.printf("round %d, %s, class loaders %s: %s%n",
+                round, config(round).lines().findFirst().orElse(""), left, samples.get(samples.size() - 1));
+    }
+
+    /** The medians of the second quarter of all rounds and of the last. */
+    private boolean isSteady() {
+        if (samples.size() < 8) {
+            throw new AssertionError(samples.size() + " rounds say nothing: give it more minutes");
+        }
+        boolean steady = true;
+        steady &= say("live heap, MiB", Sample::heapMib);
+        steady &= say("metaspace, MiB", Sample::metaspaceMib);
+        steady &= say("classes", Sample::nrClasses);
+        steady &= say("threads", Sample::nrThreads);
+        steady &= say("open files", Sample::nrFiles);
+        // What the allocator and the compiler keep is not ours to judge by, but worth knowing.
+        say("resident, MiB", Sample::residentMib);
+        return steady;
+    }
+
+    private boolean say(String what, ToDoubleFunction<Sample> value) {
+        int quarter = samples.size() / 4;
+        double before = median(samples.subList(quarter, 2 * quarter), value);
+        double after = median(samples.subList(samples.size() - quarter, samples.size()), value);
+        boolean steady = after <= before * (1 + GROWTH_MAX);
+        System.out.printf(Locale.ROOT, "%s: %.1f in the second quarter of %d rounds, %.1f in the last: %s%n",
+                what, before, samples.size(), after, steady ? "steady" : "grew");
+        return steady;
+    }
+
+    private static double median(List<Sample> of, ToDoubleFunction<Sample> value) {
+        double[] sorted = of.stream().mapToDouble(value).sorted().toArray();
+        return sorted[sorted.length / 2];
+    }
+}
