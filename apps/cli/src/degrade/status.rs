@@ -148,7 +148,10 @@ mod tests {
             lines[0],
             "process 7: policy curve, mode on, 2 permits, slices of 2 ms; no file"
         );
-        assert_eq!(lines[1], "light is held to 90 ms at p95 while 12.2 of heavy are here: out of reach, whatever the others pay");
+        assert_eq!(
+            lines[1],
+            "light is held to 90 ms at p95 while 12.2 of heavy are here: out of reach, whatever the others pay"
+        );
         let words: Vec<_> = lines[4].split_whitespace().collect();
         assert_eq!(words, ["12.3", "0", "1", "2", "3", "?", "88.0", "90", "-", "light"]);
         assert_eq!(lines[5], "3 times its controller was late, and everybody ran");
