@@ -26,7 +26,7 @@ public interface Policy {
 
     /**
      * The class for which one permit is kept from all others, also while it does not want it; null if there is none. There is a
-     * permit more than CPUs, so that costs no work.
+     * permit more than CPUs by default, so that costs no work unless others block.
      */
     default RunQueue keepsOneFor(List<RunQueue> all) {
         return null;
