@@ -58,13 +58,18 @@ public class DispatcherModelTest {
 
     @Test
     void noInterleavingBreaksIt() {
+        check(getClass(), 120);
+    }
+
+    /** Of two threads, so many interleavings of each of some scenarios. */
+    static void check(Class<?> operations, int nrInterleavings) {
         new ModelCheckingOptions()
                 .iterations(4)
                 .threads(2)
                 .actorsPerThread(2)
                 .actorsBefore(0)
                 .actorsAfter(0)
-                .invocationsPerIteration(120)
-                .check(getClass());
+                .invocationsPerIteration(nrInterleavings)
+                .check(operations);
     }
 }

@@ -2,7 +2,6 @@ package quartier.degrade.core;
 
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
-import org.jetbrains.lincheck.datastructures.ModelCheckingOptions;
 import org.jetbrains.lincheck.datastructures.Operation;
 import org.junit.jupiter.api.Test;
 import quartier.degrade.core.policy.Fair;
@@ -44,13 +43,6 @@ public class DispatcherOpenModelTest {
 
     @Test
     void noInterleavingBreaksIt() {
-        new ModelCheckingOptions()
-                .iterations(4)
-                .threads(2)
-                .actorsPerThread(2)
-                .actorsBefore(0)
-                .actorsAfter(0)
-                .invocationsPerIteration(100)
-                .check(getClass());
+        DispatcherModelTest.check(getClass(), 100);
     }
 }
