@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 use std::thread;
 
-use common::{FAST, Running, alone, assert_status, lab, ready, text};
+use common::{FAST, Running, alone, assert_status, complaints, lab, ready, text};
 
 #[test]
 fn user_folder_environment_files_and_status_are_the_callers() {
@@ -38,7 +38,7 @@ fn user_folder_environment_files_and_status_are_the_callers() {
     let _alone = alone();
     let output = command.current_dir(folder.path()).env("WORD", "wörd\n2").output().unwrap();
     assert_status(&output, 7);
-    assert_eq!(text(&output.stderr), "complaint\n");
+    assert_eq!(complaints(&output), "complaint\n");
     let stdout = text(&output.stdout);
     let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let uid = fs::metadata("/proc/self").unwrap().uid();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use common::{FAST, alone, assert_status, lab, ready, text};
+use common::{FAST, alone, assert_status, complaints, lab, ready, text};
 use quartier_lab::Cache;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -71,7 +71,7 @@ fn check(kernel: &str) {
         let ran = run(cache.path(), kernel, &[&rw], &script);
         assert_status(&ran.output, 7);
         assert_eq!(ran.is_from_snapshot(), nr > 0, "{kernel}: {}", ran.report);
-        assert_eq!(text(&ran.output.stderr), "");
+        assert_eq!(complaints(&ran.output), "");
         let stdout = text(&ran.output.stdout);
         let lines: Vec<String> = stdout.lines().map(str::to_owned).collect();
         let date: u64 = lines[0].parse().unwrap();

@@ -117,6 +117,15 @@ fn text(status: &Value) -> String {
         });
         text += &row(&words);
     }
+    for class in status["classes"].as_array().into_iter().flatten() {
+        if class["free"] == true {
+            let _ = writeln!(
+                text,
+                "nothing but {} is here: it runs without permits until something else comes",
+                word(&class["name"])
+            );
+        }
+    }
     for (field, what) in [
         ("faults", "faults of the agent's own; the requests ran on"),
         ("opened", "times its controller was late, and everybody ran"),
@@ -140,7 +149,7 @@ mod tests {
                 "out_of_reach": true},
             "faults": 0, "opened": 3,
             "classes": [{"name": "light", "answered_per_s": 12.34, "rejected_per_s": 0, "running": 1, "waiting": 2,
-                "present": 3, "p50_ms": null, "p95_ms": 88.04, "p99_ms": 90, "target_ms": null}],
+                "present": 3, "p50_ms": null, "p95_ms": 88.04, "p99_ms": 90, "target_ms": null, "free": true}],
         });
         let text = text(&status);
         let lines: Vec<_> = text.lines().collect();
@@ -154,7 +163,11 @@ mod tests {
         );
         let words: Vec<_> = lines[4].split_whitespace().collect();
         assert_eq!(words, ["12.3", "0", "1", "2", "3", "?", "88.0", "90", "-", "light"]);
-        assert_eq!(lines[5], "3 times its controller was late, and everybody ran");
-        assert_eq!(lines.len(), 6, "{text}");
+        assert_eq!(
+            lines[5],
+            "nothing but light is here: it runs without permits until something else comes"
+        );
+        assert_eq!(lines[6], "3 times its controller was late, and everybody ran");
+        assert_eq!(lines.len(), 7, "{text}");
     }
 }

@@ -67,6 +67,13 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// What the command in the guest said on standard error: not that a guest did not start and another was tried, which happens
+/// on a machine under load.
+pub fn complaints(output: &Output) -> String {
+    let said = text(&output.stderr);
+    said.split_inclusive('\n').filter(|line| !line.ends_with("another is tried, once\n")).collect()
+}
+
 /// Asserts the exit status, showing what was said if it is another.
 pub fn assert_status(output: &Output, status: i32) {
     let said = (text(&output.stdout), text(&output.stderr));

@@ -285,7 +285,8 @@ class ServerTest {
                 load.stop();
                 clients.join();
                 assertEquals(List.of(), load.failures());
-                assertTrue(beans.getAttribute(agent, "Classes").toString().contains("p95_seconds"));
+                String figures = beans.getAttribute(agent, "Classes").toString();
+                assertTrue(figures.contains("p95_seconds") && figures.contains("held_seconds"), figures);
             }
         }
     }

@@ -48,16 +48,11 @@ final class Jmx implements DegradeMXBean, AutoCloseable {
         Map<String, Map<String, Double>> classes = new LinkedHashMap<>();
         for (ClassReport report : dispatcher.report()) {
             Map<String, Double> values = new LinkedHashMap<>();
-            values.put("arrived", (double) report.nrArrived());
-            values.put("completed", (double) report.nrCompleted());
-            values.put("rejected", (double) report.nrRejected());
-            values.put("yields", (double) report.nrYields());
-            values.put("present", (double) report.nrPresent());
-            values.put("waiting", (double) report.nrWaiting());
+            Figure.ALL.forEach(figure ->
+                    figure.value().apply(report).ifPresent(value -> values.put(figure.name(), value)));
             put(values, "p50_seconds", report.p50Nanos());
             put(values, "p95_seconds", report.p95Nanos());
             put(values, "p99_seconds", report.p99Nanos());
-            put(values, "target_p95_seconds", report.targetNanos());
             classes.put(report.name(), values);
         }
         return classes;

@@ -3,8 +3,6 @@ package quartier.degrade.agent;
 import java.util.List;
 import java.util.Locale;
 import java.util.OptionalLong;
-import java.util.function.Function;
-import java.util.function.ToLongFunction;
 import quartier.degrade.core.ClassReport;
 import quartier.degrade.core.Dispatcher;
 
@@ -25,23 +23,8 @@ final class OpenMetrics {
     String text() {
         List<ClassReport> classes = dispatcher.report();
         StringBuilder text = new StringBuilder();
-        counter(text, "arrived", "Requests that came", classes, ClassReport::nrArrived);
-        counter(text, "completed", "Requests that were served, or failed by themselves", classes, ClassReport::nrCompleted);
-        counter(text, "rejected", "Requests that were sent away", classes, ClassReport::nrRejected);
-        counter(text, "yields", "Slices that ended because somebody else was to run", classes, ClassReport::nrYields);
-        counter(text, "overdue", "Waits that ended without a permit, after max_wait_ms", classes, ClassReport::nrOverdue);
-        counter(text, "lent", "Permits that went on because their thread was blocked elsewhere", classes, ClassReport::nrLent);
-        counter(text, "would_wait", "Dry run: requests that would have had to wait", classes, ClassReport::nrWouldWait);
-        counter(text, "would_reject", "Dry run: requests that would have been sent away", classes, ClassReport::nrWouldReject);
-        counter(text, "moved", "Requests that went to another class when their handler was known", classes, ClassReport::nrMoved);
-        counter(text, "parts", "Tasks that ran for requests on threads of their own", classes, ClassReport::nrParts);
-        secondsCounter(text, "held", "Time with a permit", classes, ClassReport::heldNanos);
-        secondsCounter(text, "waited", "Time in the queue", classes, ClassReport::waitedNanos);
-        gauge(text, "present", "Requests that are here", classes, ClassReport::nrPresent);
-        gauge(text, "running", "Of these, the ones with a permit", classes, ClassReport::nrRunning);
-        gauge(text, "waiting", "And the ones that wait", classes, ClassReport::nrWaiting);
+        Figure.ALL.forEach(figure -> figure(text, figure, classes));
         latencies(text, classes);
-        seconds(text, "target_p95_seconds", "The p95 that a class is held to", classes, ClassReport::targetNanos);
         dispatcher.aim().ifPresent(aim -> single(
                 text, "target_out_of_reach", "gauge", "", "1 if no order of requests can hold the target", aim.outOfReach() ? 1 : 0));
         single(text, "classes_woven", "gauge", "", "Classes with yield points, since the start", weaving.nrClasses());
@@ -68,39 +51,21 @@ final class OpenMetrics {
         return "class=\"" + name + "\"";
     }
 
-    private static String seconds(long nanos) {
-        return String.format(Locale.ROOT, "%.6f", nanos / 1e9);
-    }
-
     private static void single(StringBuilder text, String name, String type, String suffix, String help, long value) {
         head(text, name, type, help);
         line(text, name + suffix, "", value);
     }
 
-    private static void counter(
-            StringBuilder text, String name, String help, List<ClassReport> classes, ToLongFunction<ClassReport> value) {
-        head(text, name, "counter", help);
-        classes.forEach(report -> line(text, name + "_total", "{" + label(report) + "}", value.applyAsLong(report)));
+    private static void figure(StringBuilder text, Figure figure, List<ClassReport> classes) {
+        head(text, figure.name(), figure.isCounter() ? "counter" : "gauge", figure.help());
+        String name = figure.name() + (figure.isCounter() ? "_total" : "");
+        classes.forEach(report -> figure.value().apply(report)
+                .ifPresent(value -> line(text, name, "{" + label(report) + "}", number(value))));
     }
 
-    private static void secondsCounter(
-            StringBuilder text, String name, String help, List<ClassReport> classes, ToLongFunction<ClassReport> value) {
-        head(text, name + "_seconds", "counter", help);
-        classes.forEach(report ->
-                line(text, name + "_seconds_total", "{" + label(report) + "}", seconds(value.applyAsLong(report))));
-    }
-
-    private static void gauge(
-            StringBuilder text, String name, String help, List<ClassReport> classes, ToLongFunction<ClassReport> value) {
-        head(text, name, "gauge", help);
-        classes.forEach(report -> line(text, name, "{" + label(report) + "}", value.applyAsLong(report)));
-    }
-
-    private static void seconds(
-            StringBuilder text, String name, String help, List<ClassReport> classes, Function<ClassReport, OptionalLong> value) {
-        head(text, name, "gauge", help);
-        classes.forEach(report -> value.apply(report)
-                .ifPresent(nanos -> line(text, name, "{" + label(report) + "}", seconds(nanos))));
+    /** Whole numbers as such: they are exact. */
+    private static String number(double value) {
+        return value == Math.rint(value) ? String.valueOf((long) value) : String.format(Locale.ROOT, "%.6f", value);
     }
 
     private static void latencies(StringBuilder text, List<ClassReport> classes) {
@@ -114,6 +79,6 @@ final class OpenMetrics {
 
     private static void quantile(StringBuilder text, ClassReport report, String quantile, OptionalLong nanos) {
         nanos.ifPresent(value -> line(
-                text, "latency_seconds", "{" + label(report) + ",quantile=\"" + quantile + "\"}", seconds(value)));
+                text, "latency_seconds", "{" + label(report) + ",quantile=\"" + quantile + "\"}", number(value / 1e9)));
     }
 }

@@ -102,6 +102,7 @@ final class View {
         map.put("present", report.nrPresent());
         map.put("running", report.nrRunning());
         map.put("waiting", report.nrWaiting());
+        map.put("free", report.isFree());
         ClassReport last = last(report.name());
         boolean isNew = last == null || seconds <= 0;
         map.put("answered_per_s", isNew ? null : (report.nrCompleted() - last.nrCompleted()) / seconds);

@@ -4,7 +4,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalLong;
 
-/** What one class has done and is doing. Times in nanoseconds; quantiles of the last ten seconds, absent without requests. */
+/**
+ * What one class has done and is doing. Times in nanoseconds; quantiles of the last ten seconds, absent without requests.
+ *
+ * @param isFree whether it runs without permits, because no other class is here
+ */
 public record ClassReport(
         String name,
         long nrArrived,
@@ -22,6 +26,7 @@ public record ClassReport(
         int nrPresent,
         int nrRunning,
         int nrWaiting,
+        boolean isFree,
         OptionalLong p50Nanos,
         OptionalLong p95Nanos,
         OptionalLong p99Nanos,
@@ -32,12 +37,13 @@ public record ClassReport(
     static List<ClassReport> of(Scheduler scheduler, long nowNanos) {
         List<ClassReport> reports = new ArrayList<>();
         for (RunQueue queue : scheduler.queues()) {
-            reports.add(of(queue, scheduler.nrRunning(queue), scheduler.policy().targetNanos(queue), nowNanos - WINDOW_NANOS));
+            reports.add(of(scheduler, queue, nowNanos - WINDOW_NANOS));
         }
         return reports;
     }
 
-    private static ClassReport of(RunQueue queue, int nrRunning, long targetNanos, long sinceNanos) {
+    private static ClassReport of(Scheduler scheduler, RunQueue queue, long sinceNanos) {
+        long targetNanos = scheduler.policy().targetNanos(queue);
         RunQueue.Counts counts = queue.counts;
         return new ClassReport(
                 queue.workClass().name(),
@@ -54,8 +60,9 @@ public record ClassReport(
                 counts.moved,
                 counts.parts,
                 queue.nrPresent,
-                nrRunning,
+                scheduler.nrRunning(queue),
                 queue.nrWaiting(),
+                scheduler.isFree(queue),
                 queue.latencies.quantile(0.5, sinceNanos),
                 queue.latencies.quantile(0.95, sinceNanos),
                 queue.latencies.quantile(0.99, sinceNanos),

@@ -36,7 +36,10 @@ public final class Scheduler {
     private final Set<Job> loose = new LinkedHashSet<>();
     private final Set<Job> asked = new LinkedHashSet<>();
     private final List<Job> granted = new ArrayList<>();
+    private final Company company = new Company();
     private int nrWaiting;
+    /** The class that runs as it likes because no other is here, or null. */
+    private RunQueue free;
     private boolean open;
     private long nrOpened;
 
@@ -48,6 +51,8 @@ public final class Scheduler {
     public void configure(Settings newSettings, long nowNanos) {
         settings = newSettings;
         policy = newSettings.policy().get();
+        free = null;
+        company.startAgain(nowNanos);
         for (WorkClass workClass : newSettings.classes()) {
             RunQueue queue = find(workClass.name());
             if (queue == null) {
@@ -98,6 +103,7 @@ public final class Scheduler {
         if (!enforcing() && settings.mode() == Settings.Mode.DRY_RUN) {
             rehearse(queue);
         }
+        lookWhoIsAlone(nowNanos);
         if (runs(job, nowNanos)) {
             return Verdict.RUN;
         }
@@ -113,6 +119,7 @@ public final class Scheduler {
         include(part.queue);
         part.queue.counts.parts++;
         part.queue.nrParts++;
+        lookWhoIsAlone(nowNanos);
         return goOn(part, nowNanos);
     }
 
@@ -144,10 +151,10 @@ public final class Scheduler {
     }
 
     private boolean runs(Job job, long nowNanos) {
-        if (enforcing() && (nrWaiting > 0 || !isFreeFor(job.queue, null))) {
+        if (ordering() && (nrWaiting > 0 || !isFreeFor(job.queue, null))) {
             return false;
         }
-        begin(job, enforcing() ? State.RUNNING : State.LOOSE, nowNanos);
+        begin(job, ordering() ? State.RUNNING : State.LOOSE, nowNanos);
         return true;
     }
 
@@ -200,7 +207,7 @@ public final class Scheduler {
     /** A job at a yield point. Returns whether it runs on; else it is in its queue. */
     public boolean pass(Job job, long nowNanos) {
         answer(job);
-        if (!enforcing()) {
+        if (!ordering()) {
             return true;
         }
         boolean hadPermit = job.state == State.RUNNING;
@@ -287,6 +294,7 @@ public final class Scheduler {
         include(queue);
         queue.counts.arrived++;
         queue.nrPresent++;
+        lookWhoIsAlone(nowNanos);
     }
 
     /** A job that waits has waited as long as it may. */
@@ -349,7 +357,7 @@ public final class Scheduler {
 
     /** Gives free permits to those whom the policy chooses. */
     private void grant(long nowNanos) {
-        while (enforcing() && nrWaiting > 0 && running.size() < settings.nrPermits()) {
+        while (ordering() && nrWaiting > 0 && running.size() < settings.nrPermits()) {
             RunQueue queue = next(nowNanos, null);
             if (queue == null) {
                 return;
@@ -393,7 +401,8 @@ public final class Scheduler {
         bury(running, nowNanos);
         bury(loose, nowNanos);
         policy.tick(queues, nowNanos);
-        if (!enforcing()) {
+        lookWhoIsAlone(nowNanos);
+        if (!ordering()) {
             return;
         }
         if (nrWaiting > 0) {
@@ -514,8 +523,36 @@ public final class Scheduler {
         List.copyOf(asked).forEach(this::answer);
     }
 
+    /**
+     * Where one class is alone there may be nothing to order: then permits would only cost it time. When another comes, whoever
+     * runs without one is asked back.
+     */
+    private void lookWhoIsAlone(long nowNanos) {
+        RunQueue alone = enforcing() ? company.alone(queues, nowNanos) : null;
+        RunQueue letGo = alone != null && needsNoOrder(alone) ? alone : null;
+        if (letGo == free) {
+            return;
+        }
+        free = letGo;
+        if (letGo == null) {
+            company.startAgain(nowNanos);
+        } else {
+            release(nowNanos);
+        }
+    }
+
+    private boolean needsNoOrder(RunQueue alone) {
+        return alone.workClass().admission().isUnbounded()
+                && alone.nrPresent + alone.nrParts <= policy.nrFreeMax(alone, queues, settings.nrPermits());
+    }
+
     private boolean enforcing() {
         return settings.mode() == Settings.Mode.ON && !open;
+    }
+
+    /** Whether there is anything to order. */
+    private boolean ordering() {
+        return enforcing() && free == null;
     }
 
     /** Those who have got a permit, or their freedom, since this was last asked: their threads are to be woken. */
@@ -534,7 +571,7 @@ public final class Scheduler {
 
     /** Whether there is anything that only a tick can do. */
     public boolean needsTicks() {
-        return enforcing() && (nrWaiting > 0 || !loose.isEmpty());
+        return ordering() && (nrWaiting > 0 || !loose.isEmpty());
     }
 
     /**
@@ -561,6 +598,11 @@ public final class Scheduler {
 
     public boolean isOpen() {
         return open;
+    }
+
+    /** Whether this class runs without permits because no other is here. */
+    boolean isFree(RunQueue queue) {
+        return enforcing() && queue == free;
     }
 
     List<RunQueue> queues() {

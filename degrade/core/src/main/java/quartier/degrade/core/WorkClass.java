@@ -47,5 +47,9 @@ public record WorkClass(
      */
     public record Admission(int queueMax, long waitMaxNanos, int rejectCode, int retryAfterSeconds) {
         public static final Admission UNBOUNDED = new Admission(Integer.MAX_VALUE, Long.MAX_VALUE, 503, 1);
+
+        boolean isUnbounded() {
+            return queueMax == Integer.MAX_VALUE && waitMaxNanos == Long.MAX_VALUE;
+        }
     }
 }

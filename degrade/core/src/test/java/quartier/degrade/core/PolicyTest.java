@@ -170,6 +170,46 @@ class PolicyTest {
         assertEquals(nrCpus + 1, simulation.scheduler.nrRunning(), "nobody is there to keep one for");
     }
 
+    @Test
+    void whoeverIsAloneNeedsNoPermit() {
+        Simulation simulation = simulation(() -> Target.protect("light", 200 * MS), classFor("light"), classFor("heavy"))
+                .clients(30, "light", 4 * MS)
+                .run(S / 2);
+        assertEquals(2, simulation.scheduler.nrRunning(), "it was not alone for long");
+        simulation.run(S);
+        assertTrue(simulation.report("light").isFree());
+        assertEquals(30, simulation.scheduler.nrLoose());
+        assertFalse(simulation.scheduler.needsTicks());
+        simulation.clients(1, "heavy", 400 * MS).run(30 * MS);
+        assertFalse(simulation.report("light").isFree());
+        assertEquals(2, simulation.scheduler.nrRunning(), "all were asked back: " + simulation.scheduler.nrLoose());
+        assertEquals(0, simulation.scheduler.nrLoose());
+        simulation.stopClients("heavy");
+        simulation.run(3 * S);
+        assertTrue(simulation.report("light").isFree(), "alone again");
+    }
+
+    @Test
+    void whoeverMayBeOvertakenIsReady() {
+        assertFalse(isFreeAlone(Fair::new, classFor("light"), 10), "between requests there is an order");
+        assertTrue(isFreeAlone(Weighted::new, classFor("light"), 10));
+        assertFalse(isFreeAlone(Weighted::new, classFor("light"), 40), "a crowd is not got back soon");
+        assertFalse(isFreeAlone(Weighted::new, classFor("light").withAdmission(new Admission(50, S, 503, 1)), 10));
+        assertFalse(isFreeAlone(() -> new Priority(S), classFor("light"), 10));
+        assertTrue(isFreeAlone(() -> new Priority(S), classFor("light").withPriority(1), 40));
+        assertTrue(isFreeAlone(() -> Target.protect("light", S), classFor("light"), 40));
+        assertFalse(isFreeAlone(() -> Target.protect("heavy", S), classFor("light"), 10));
+        assertFalse(isFreeAlone(() -> Target.protect("light", MS), classFor("light"), 10), "it misses its target");
+    }
+
+    private static boolean isFreeAlone(Supplier<Policy> policy, WorkClass light, int nrClients) {
+        return simulation(policy, light, classFor("heavy").withPriority(1))
+                .clients(nrClients, "light", 4 * MS)
+                .run(3 * S)
+                .report("light")
+                .isFree();
+    }
+
     private static boolean isOutOfReach(Simulation simulation) {
         return simulation.scheduler.policy().aim().orElseThrow().outOfReach();
     }

@@ -21,4 +21,9 @@ public final class Fair implements Policy {
     public int nrSlicesInTurn() {
         return 1;
     }
+
+    @Override
+    public int nrFreeMax(RunQueue alone, List<RunQueue> all, int nrPermits) {
+        return 0;
+    }
 }

@@ -32,6 +32,15 @@ public interface Policy {
         return null;
     }
 
+    /**
+     * How many jobs of a class may run as they like while no other class is here. When one comes, each of them runs to its next
+     * yield point before permits count again, which takes some half a millisecond of CPU: so few that this is soon done, unless
+     * whoever comes has nothing to ask of this class.
+     */
+    default int nrFreeMax(RunQueue alone, List<RunQueue> all, int nrPermits) {
+        return 16 * nrPermits;
+    }
+
     /** The latency that the class is held to now, or -1 if there is none. */
     default long targetNanos(RunQueue queue) {
         return -1;

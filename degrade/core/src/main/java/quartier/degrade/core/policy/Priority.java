@@ -28,6 +28,13 @@ public final class Priority implements Policy {
         return 1;
     }
 
+    /** Nobody who comes may go before those of the greatest priority. Before all others somebody may, and at once. */
+    @Override
+    public int nrFreeMax(RunQueue alone, List<RunQueue> all, int nrPermits) {
+        int own = alone.workClass().priority();
+        return all.stream().allMatch(queue -> queue.workClass().priority() <= own) ? Integer.MAX_VALUE : 0;
+    }
+
     private double priority(RunQueue queue, long nowNanos) {
         return queue.workClass().priority() + (nowNanos - queue.headSinceNanos()) / ageingNanos;
     }

@@ -27,6 +27,7 @@ public final class Target implements Policy {
      */
     private static final double SHARE_OF_STUBBORN = 0.1;
     private static final long KEEPS_NANOS = 30_000_000_000L;
+    private static final long IN_ORDER_NANOS = 30_000_000_000L;
     /** Whoever comes so often is not away in between. */
     private static final long PRESENT_NANOS = 200_000_000;
     /** A p95 so far above the target misses it. Whoever does for so long, while the others have next to nothing, cannot be helped. */
@@ -55,6 +56,10 @@ public final class Target implements Policy {
     private double load;
     private long tickedNanos;
     private long keepsUntilNanos = Long.MIN_VALUE;
+    /** Until when the protected class needs order also while it is alone: so it missed its target. */
+    private long inOrderUntilNanos = Long.MIN_VALUE;
+    /** Whether others were here since the last step. */
+    private boolean hadCompany;
     /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
     private long presentUntilNanos = Long.MIN_VALUE;
     private long nrAtTick;
@@ -94,6 +99,13 @@ public final class Target implements Policy {
         return isNeeded ? find(all, protectedClass) : null;
     }
 
+    /** Whoever is protected pays for nobody, as long as the target is met without us too. All others are there to be overtaken at once. */
+    @Override
+    public int nrFreeMax(RunQueue alone, List<RunQueue> all, int nrPermits) {
+        boolean isOwn = alone.workClass().name().equals(protectedClass);
+        return isOwn && tickedNanos >= inOrderUntilNanos ? Integer.MAX_VALUE : 0;
+    }
+
     private static RunQueue find(List<RunQueue> queues, String name) {
         for (RunQueue queue : queues) {
             if (queue.workClass().name().equals(name)) {
@@ -127,6 +139,7 @@ public final class Target implements Policy {
             nrAtTick = own.latencies().nr();
         }
         targetNanos = curve.at(load);
+        hadCompany |= all.stream().anyMatch(queue -> queue != own && queue.nrPresent() > 0);
         if (own == null) {
             return;
         }
@@ -143,6 +156,7 @@ public final class Target implements Policy {
 
     private void restart(RunQueue own, long nowNanos) {
         steppedNanos = nowNanos;
+        hadCompany = false;
         nrAtStep = own.latencies().nr();
     }
 
@@ -155,6 +169,9 @@ public final class Target implements Policy {
         }
         if (latencyNanos == 0) {
             return;
+        }
+        if (latencyNanos > targetNanos && !hadCompany) {
+            inOrderUntilNanos = nowNanos + IN_ORDER_NANOS;
         }
         boolean misses = othersShare <= SHARE_MIN && latencyNanos > MISSES_ABOVE * targetNanos;
         missesSinceNanos = misses ? Math.min(missesSinceNanos, nowNanos) : Long.MAX_VALUE;
