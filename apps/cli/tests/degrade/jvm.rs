@@ -92,6 +92,8 @@ pub struct Jvm {
     pid: u32,
     port: u16,
     folder: tempfile::TempDir,
+    /// The Java that was made for it.
+    image: Option<tempfile::TempDir>,
 }
 
 impl Drop for Jvm {
@@ -110,6 +112,27 @@ impl Jvm {
         let mut command = Command::new(java("java"));
         command.args(options).arg("-cp").arg(classes).arg("Serves");
         Some(Self::run(command))
+    }
+
+    /// On a Java of these modules and no others; `None` where none can be made.
+    pub fn start_of_modules(modules: &str) -> Option<Self> {
+        let classes = built()?;
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        let made = Command::new(java("jlink"))
+            .arg("--output")
+            .arg(&image)
+            .args(["--add-modules", modules])
+            .output();
+        if !made.as_ref().is_ok_and(|output| output.status.success()) {
+            println!("skipped: this JDK makes no images: {made:?}");
+            return None;
+        }
+        let mut command = Command::new(image.join("bin/java"));
+        command.arg("-cp").arg(classes).arg("Serves");
+        let mut jvm = Self::run(command);
+        jvm.image = Some(folder);
+        Some(jvm)
     }
 
     /// In namespaces of its own; `None` where none may be made.
@@ -144,7 +167,7 @@ impl Jvm {
         let said = std::fs::File::create(folder.path().join("said")).unwrap();
         let process =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said).spawn().unwrap();
-        let mut jvm = Self { pid: process.id(), process, port: 0, folder };
+        let mut jvm = Self { pid: process.id(), process, port: 0, folder, image: None };
         let mut first = String::new();
         BufReader::new(jvm.process.stdout.take().unwrap()).read_line(&mut first).unwrap();
         let port = first

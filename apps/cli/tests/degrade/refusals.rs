@@ -53,6 +53,13 @@ fn a_jvm_that_takes_no_agent_says_which_option_it_is() {
     }
 }
 
+#[test]
+fn a_java_without_instrumentation_says_what_it_takes() {
+    let Some(jvm) = Jvm::start_of_modules("java.management,jdk.httpserver") else { return };
+    refused(&["attach", &jvm.pid()], "it needs the module java.instrument");
+    assert_eq!(jvm.get("/light").unwrap(), 200, "{}", jvm.said());
+}
+
 /// It does not take the signal, and listens from the start.
 #[test]
 fn a_jvm_that_leaves_signals_alone_takes_one_all_the_same() {

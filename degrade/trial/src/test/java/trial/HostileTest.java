@@ -105,6 +105,15 @@ class HostileTest {
         Files.delete(copy.getParent());
     }
 
+    @Test
+    void whereAModuleIsMissingItIsNamedAndTheServerRuns() throws Exception {
+        Application bare = Application.of(JdkServerMain.class).with("--limit-modules=jdk.httpserver,java.xml,java.instrument");
+        try (ServerProcess server = new ServerProcess(bare.quick(), CONFIG.replace("metrics_port = 0", ""))) {
+            server.awaitSaid("not active: this JVM has no module java.management");
+            assertEquals(200, server.get("/light").code());
+        }
+    }
+
     /** An agent's jar that has nothing in it: its classes are on the application's class path. */
     private static Path otherAgent() throws Exception {
         Manifest manifest = new Manifest();

@@ -188,12 +188,20 @@ class ServerTest {
         }
     }
 
-    @Test
-    void theAgentGoesInAndOutUnderLoad() throws Exception {
-        try (ServerProcess server = new ServerProcess(TomcatMain.class, null)) {
+    static Stream<Arguments> manyServers() throws Exception {
+        return Stream.concat(servers(), Stream.of(
+                Arguments.of(Application.withLibraries(TomcatMain.class, "tomcat11"), ""),
+                Arguments.of(Application.in("jetty", "trial.JettyMain"), "/ee8"),
+                Arguments.of(Application.in("spring", "trial.SpringMain", "tomcat"), "")));
+    }
+
+    @ParameterizedTest
+    @MethodSource("manyServers")
+    void theAgentGoesInAndOutUnderLoad(Application application, String where) throws Exception {
+        try (ServerProcess server = new ServerProcess(application.quick(), null)) {
             Files.writeString(server.config, CLASSES);
             // Few clients: on a busy machine the JVM that attaches has to get some CPU too.
-            Load load = new Load(server.port).clients(3, "/light", MANY).clients(2, "/heavy", MANY);
+            Load load = new Load(server.port).clients(3, where + "/light", MANY).clients(2, where + "/heavy", MANY);
             Thread clients = load.start();
             for (int round = 0; round < 2; round++) {
                 assertEquals(0, server.tell("attach", server.pid(), server.config.toString()), server.said());

@@ -37,7 +37,8 @@ final class SoakTrial {
             // The last line of a histogram of what is alive: "Total N BYTES".
             String[] total = lastLine(run("jcmd", pid, "GC.class_histogram")).trim().split("\\s+");
             String[] gc = lastLine(run("jstat", "-gc", pid)).trim().split("\\s+");
-            String[] classes = lastLine(run("jstat", "-class", pid)).trim().split("\\s+");
+            // Not jstat's: there each retransformed class counts as loaded once more, and never as unloaded.
+            String classes = run("jcmd", pid, "VM.classloader_stats");
             Path process = Path.of("/proc", pid);
             double residentKib = Files.readAllLines(process.resolve("status")).stream()
                     .filter(line -> line.startsWith("VmRSS:"))
@@ -49,9 +50,15 @@ final class SoakTrial {
                     // S0C S1C S0U S1U EC EU OC OU MC MU
                     Double.parseDouble(gc[9]) / 1024,
                     residentKib / 1024,
-                    Integer.parseInt(classes[0]) - Integer.parseInt(classes[2]),
+                    nrClasses(classes),
                     nrIn(process.resolve("task")),
                     nrIn(process.resolve("fd")));
+        }
+
+        /** Of the line "Total = LOADERS CLASSES CHUNKS BLOCKS". */
+        private static int nrClasses(String stats) {
+            String total = stats.lines().filter(line -> line.startsWith("Total")).findFirst().orElseThrow();
+            return Integer.parseInt(total.split("\\s+")[3]);
         }
 
         private static int nrIn(Path folder) throws IOException {

@@ -3,7 +3,6 @@ package quartier.degrade.agent;
 import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 import java.nio.file.Path;
-import javax.management.JMException;
 import quartier.degrade.config.Config;
 import quartier.degrade.config.ConfigException;
 import quartier.degrade.config.ConfigReader;
@@ -65,6 +64,7 @@ final class Installation {
             throw new IllegalStateException(
                     "this JVM cannot change loaded classes: use one with java.instrument, such as OpenJDK's HotSpot");
         }
+        requireManagement();
         Installation installation = new Installation(file, config, instrumentation);
         active = installation;
         try {
@@ -72,6 +72,15 @@ final class Installation {
         } catch (RuntimeException | Error failed) {
             stop();
             throw failed;
+        }
+    }
+
+    private static void requireManagement() {
+        try {
+            Class.forName("java.lang.management.ManagementFactory", false, null);
+        } catch (ClassNotFoundException missing) {
+            throw new IllegalStateException(
+                    "this JVM has no module java.management, so nobody knows what CPU time a thread has had: use one that has it");
         }
     }
 
@@ -126,7 +135,7 @@ final class Installation {
     private void registerWithJmx() {
         try {
             jmx = new Jmx(dispatcher);
-        } catch (JMException | LinkageError thrown) {
+        } catch (IllegalStateException | LinkageError thrown) {
             Say.say("not seen in JMX (" + thrown + "); the rest works");
         }
     }

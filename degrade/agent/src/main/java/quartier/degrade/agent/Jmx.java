@@ -17,9 +17,14 @@ final class Jmx implements DegradeMXBean, AutoCloseable {
 
     private final Dispatcher dispatcher;
 
-    Jmx(Dispatcher dispatcher) throws JMException {
+    /** Throws nothing of its module's: where that is not there, whoever catches it could not even be loaded, to say so. */
+    Jmx(Dispatcher dispatcher) {
         this.dispatcher = dispatcher;
-        ManagementFactory.getPlatformMBeanServer().registerMBean(this, new ObjectName(NAME));
+        try {
+            ManagementFactory.getPlatformMBeanServer().registerMBean(this, new ObjectName(NAME));
+        } catch (JMException thrown) {
+            throw new IllegalStateException(thrown);
+        }
     }
 
     @Override
