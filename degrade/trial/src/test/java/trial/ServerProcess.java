@@ -90,6 +90,11 @@ final class ServerProcess implements AutoCloseable {
         metricsPort = Integer.parseInt(await(errors, METRICS).group(1));
     }
 
+    /** What it prints on standard output and fits the expression: its first group. */
+    String awaitPrinted(String regex) throws InterruptedException {
+        return await(output, Pattern.compile(regex)).group(1);
+    }
+
     String said() {
         return errors.toString();
     }
