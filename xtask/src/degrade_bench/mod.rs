@@ -5,7 +5,6 @@ mod across;
 mod drawing;
 mod table;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -121,10 +120,11 @@ const SLICE: &str = include_str!("slice.py");
 #[serde(rename_all = "kebab-case")]
 enum Line {
     Begin(Begin),
+    Held(Held),
     Run(Run),
 }
 
-/// Where it was, and what was asked for.
+/// Where it was.
 #[derive(Clone, Debug, Deserialize)]
 struct Begin {
     /// One request, on the unmodified server.
@@ -132,20 +132,20 @@ struct Begin {
     heavy_cpu_s: f64,
     cpus: u32,
     java: String,
-    /// Of each variant that has one.
-    targets: BTreeMap<String, Target>,
 }
 
-/// What the light service's p95 is held to.
+/// What the light service's p95 is held to in one round.
 #[derive(Clone, Debug, Deserialize)]
-struct Target {
-    /// Its p95 on this very server without heavy requests, before it was held to anything.
+struct Held {
+    variant: String,
+    round: u32,
+    /// What that was set by: its p95 on this very server without heavy requests, at the beginning of the round, or the one given.
     alone_p95_ms: f64,
     /// Beside no heavy client and beside 40.
     p95_ms: [f64; 2],
 }
 
-impl Target {
+impl Held {
     fn at(&self, heavy: u32) -> f64 {
         let [first, last] = self.p95_ms;
         first + (last - first) * f64::from(heavy) / 40.0
@@ -180,22 +180,29 @@ type Value = fn(&Run) -> Option<f64>;
 #[derive(Debug)]
 struct Experiment {
     begin: Begin,
+    held: Vec<Held>,
     runs: Vec<Run>,
 }
 
 impl Experiment {
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let (mut begin, mut runs) = (None, Vec::new());
+        let (mut begin, mut held, mut runs) = (None, Vec::new(), Vec::new());
         for line in text.lines() {
             let line =
                 serde_json::from_str(line).with_context(|| format!("no line of it: {line}"))?;
             match line {
                 Line::Begin(told) => begin = Some(told),
+                Line::Held(told) => held.push(told),
                 Line::Run(run) => runs.push(run),
             }
         }
         ensure!(!runs.is_empty(), "nothing was counted");
-        Ok(Self { begin: begin.context("it does not say what targets were set by")?, runs })
+        Ok(Self { begin: begin.context("it does not say what a request costs")?, held, runs })
+    }
+
+    /// What a variant was held to, one for each round.
+    fn held<'a>(&'a self, variant: &'a str) -> impl Iterator<Item = &'a Held> {
+        self.held.iter().filter(move |held| held.variant == variant)
     }
 
     /// Of a variant beside so many, one for each round.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Experiment, Value, baseline, decider};
+use super::{Experiment, Held, Value, baseline, decider};
 use crate::range;
 
 /// Light p95 beside the most heavy requests over that beside none.
@@ -27,14 +27,19 @@ pub fn of(experiment: &Experiment) -> String {
         1e3 * begin.heavy_cpu_s,
         experiment.rounds(),
     );
-    for (variant, target) in &begin.targets {
-        let _ = writeln!(
-            out,
-            "{variant}: the light service's p95 without heavy requests is {:.1} ms; it is held to {:.1} ms, and to {:.1} beside 40.",
-            target.alone_p95_ms,
-            target.at(0),
-            target.at(40),
-        );
+    for variant in experiment.variants() {
+        let of = |value: fn(&Held) -> f64| {
+            range::words(&experiment.held(variant).map(value).collect::<Vec<_>>(), 1)
+        };
+        if let (Some(alone), Some(first), Some(last)) =
+            (of(|held| held.alone_p95_ms), of(|held| held.at(0)), of(|held| held.at(40)))
+        {
+            let _ = writeln!(
+                out,
+                "{variant}: the light service's p95 without heavy requests was {alone} ms as rounds began; then it was held to {first} ms, \
+                 and to {last} beside 40."
+            );
+        }
     }
     for pace in ["closed", "open"] {
         if experiment.runs.iter().any(|run| run.pace == pace) {
@@ -160,10 +165,11 @@ fn protected(out: &mut String, experiment: &Experiment, variant: &str) {
 }
 
 fn on_the_curve(out: &mut String, experiment: &Experiment, variant: &str) {
-    let Some(target) = experiment.begin.targets.get(variant) else { return };
+    let line = |round| experiment.held(variant).find(|held| held.round == round);
     for heavy in experiment.heavy() {
-        let p95 = light_p95(experiment, variant, heavy);
-        let off: Vec<_> = p95.into_iter().map(|p95| p95 / target.at(heavy)).collect();
+        let runs = experiment.runs("closed", variant, "light", heavy);
+        let off: Vec<_> =
+            runs.filter_map(|run| Some(run.p95_ms? / line(run.round)?.at(heavy))).collect();
         let what = format!("{variant}: light p95 over the line beside {heavy} heavy");
         let bound = format!("within {OFF_CURVE_MAX} of 1");
         say(out, &what, &off, &bound, |it| (it - 1.0).abs() <= OFF_CURVE_MAX);

@@ -3,8 +3,9 @@
 use super::*;
 
 const BEGIN: &str = r#"{"begin": {"light_cpu_s": 0.002, "heavy_cpu_s": 0.01, "cpus": 2,
-    "java": "17", "targets": {"protect": {"alone_p95_ms": 45.0, "p95_ms": [63.0, 63.0]},
-    "curve": {"alone_p95_ms": 50.0, "p95_ms": [65.0, 150.0]}}}}"#;
+    "java": "17"}}"#;
+const HELD: &str =
+    r#"{"held": {"variant": "curve", "round": 0, "alone_p95_ms": 50.0, "p95_ms": [65.0, 150.0]}}"#;
 
 fn line(variant: &str, heavy: u32, round: u32, class: &str, answered: u64, p95: &str) -> String {
     format!(
@@ -15,7 +16,7 @@ fn line(variant: &str, heavy: u32, round: u32, class: &str, answered: u64, p95: 
 }
 
 fn experiment(protect_p95: &str, protect_heavy: u64) -> Experiment {
-    let mut text = BEGIN.replace('\n', " ") + "\n";
+    let mut text = BEGIN.replace('\n', " ") + "\n" + HELD + "\n";
     text += &line("unmodified", 0, 0, "light", 10_000, "50");
     text += &line("unmodified", 40, 0, "light", 5_000, "200");
     text += &line("unmodified", 40, 0, "heavy", 1_000, "300");
@@ -51,6 +52,7 @@ fn targets_are_met_or_missed() {
     );
     assert!(told.contains("unmodified beside 40 heavy: 1.00 (1.00; at least 0.95): met"), "{told}");
     assert!(told.contains("the line beside 0 heavy: 1.00 (1.00; within 0.1 of 1): met"), "{told}");
+    assert!(told.contains("was 50.0 ms as rounds began; then it was held to 65.0 ms"), "{told}");
     let told = table::of(&experiment("80", 300));
     assert!(told.contains("1.60 (1.60; at most 1.5): missed, in 0 of 1"), "{told}");
     assert!(told.contains("beside 40 heavy: 0.95 (0.95; at least 0.95): met"), "{told}");

@@ -12,6 +12,16 @@ fn looked_at(jvm: &Jvm, clients: &[(&'static str, usize)]) -> Value {
         serde_json::from_str(&ok(&degrade(&["why", &jvm.pid(), "--seconds", "3", "--json"])))
             .unwrap();
     assert!(load.stop().is_empty());
+    // The tracepoints may be used, or it is said why not.
+    match answer["scheduler_unknown"].as_str() {
+        Some(why) => println!("slices and wake-ups are unknown: {why}"),
+        None => {
+            let slices = &answer["scheduler"]["slices"];
+            assert!(slices["number"].as_u64().unwrap() > 0, "{answer}");
+            assert!(ms(slices, "mean_ms") > 0.0 && ms(slices, "p50_ms") <= ms(slices, "max_ms"));
+            assert!(answer["scheduler"]["wakeups"]["number"].as_u64().unwrap() > 0, "{answer}");
+        }
+    }
     let classes = answer["classes"].as_array().unwrap();
     assert_eq!(classes.len(), 1, "{answer}");
     let class = classes[0].clone();

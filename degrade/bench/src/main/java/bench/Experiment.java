@@ -73,6 +73,7 @@ final class Experiment {
             begin(variants);
             List<Variant> order = new ArrayList<>(variants);
             for (int round = 0; round < nrRounds; round++) {
+                hold(round);
                 for (String loop : loops) {
                     for (int nrHeavy : heavy) {
                         // Whoever comes first or last in a row would have what the machine does then.
@@ -91,7 +92,7 @@ final class Experiment {
         }
     }
 
-    /** Starts all servers, learns what a request costs, and holds each that has a target to one that its own p95 allows. */
+    /** Starts all servers, and learns what a request costs. */
     private void begin(List<Variant> variants) throws Exception {
         ServerProcess unmodified = start(Variant.UNMODIFIED);
         Counted alone = count(unmodified, "closed", 0);
@@ -99,19 +100,13 @@ final class Experiment {
         Counted beside = count(unmodified, "closed", NR_HEAVY_MOST);
         heavyCost = (beside.serverCpuSeconds - lightCost * beside.answers().get("/light").nrAnswered())
                 / beside.answers().get("/heavy").nrAnswered();
-        List<String> targets = new ArrayList<>();
         for (Variant variant : variants) {
-            ServerProcess server = servers.get(variant);
-            if (server == null) {
-                server = start(variant);
-            }
-            if (variant.hasTarget()) {
-                targets.add(hold(variant, server));
+            if (!servers.containsKey(variant)) {
+                start(variant);
             }
         }
-        out.printf(Locale.ROOT, "{\"begin\": {\"light_cpu_s\": %.6f, \"heavy_cpu_s\": %.6f, \"cpus\": %d, \"java\": \"%s\", "
-                        + "\"targets\": {%s}}}%n",
-                lightCost, heavyCost, cpus(), Runtime.version(), String.join(", ", targets));
+        out.printf(Locale.ROOT, "{\"begin\": {\"light_cpu_s\": %.6f, \"heavy_cpu_s\": %.6f, \"cpus\": %d, \"java\": \"%s\"}}%n",
+                lightCost, heavyCost, cpus(), Runtime.version());
     }
 
     private ServerProcess start(Variant variant) throws Exception {
@@ -122,18 +117,37 @@ final class Experiment {
         return server;
     }
 
-    private String hold(Variant variant, ServerProcess server) throws Exception {
+    /** Holds each variant that has a target to one that its own p95 allows, as fast as its server and the machine are now. */
+    private void hold(int round) throws Exception {
+        for (Variant variant : servers.keySet()) {
+            if (variant.hasTarget()) {
+                hold(variant, servers.get(variant), round);
+            }
+        }
+    }
+
+    private void hold(Variant variant, ServerProcess server, int round) throws Exception {
+        double aloneMillis = Double.isNaN(GIVEN_ALONE_MILLIS) ? aloneMillis(variant, server) : GIVEN_ALONE_MILLIS;
+        configure(server, variant.config(aloneMillis));
+        out.printf(Locale.ROOT, "{\"held\": {\"variant\": \"%s\", \"round\": %d, \"alone_p95_ms\": %.3f, \"p95_ms\": [%.3f, %.3f]}}%n",
+                variant.word(), round, aloneMillis,
+                variant.targetMillis(aloneMillis, 0), variant.targetMillis(aloneMillis, NR_HEAVY_MOST));
+    }
+
+    private static void configure(ServerProcess server, String config) throws Exception {
+        server.configure(config);
+        Thread.sleep((long) (1000 * RECONFIGURED_SECONDS));
+    }
+
+    /** Held to next to nothing. */
+    private double aloneMillis(Variant variant, ServerProcess server) throws Exception {
+        configure(server, variant.looseConfig());
         double[] alone = new double[NR_ALONE];
         for (int at = 0; at < alone.length; at++) {
             alone[at] = count(server, "closed", 0).answers().get("/light").quantileMillis(0.95);
         }
         Arrays.sort(alone);
-        double ownMillis = alone[NR_ALONE / 2];
-        double aloneMillis = Double.isNaN(GIVEN_ALONE_MILLIS) ? ownMillis : GIVEN_ALONE_MILLIS;
-        server.configure(variant.config(aloneMillis));
-        Thread.sleep((long) (1000 * RECONFIGURED_SECONDS));
-        return String.format(Locale.ROOT, "\"%s\": {\"alone_p95_ms\": %.3f, \"p95_ms\": [%.3f, %.3f]}",
-                variant.word(), ownMillis, variant.targetMillis(aloneMillis, 0), variant.targetMillis(aloneMillis, NR_HEAVY_MOST));
+        return alone[NR_ALONE / 2];
     }
 
     /**

@@ -60,7 +60,7 @@ enum Variant {
 
     /** Held to nothing yet, if it is ours. */
     ServerProcess start() throws Exception {
-        return new ServerProcess(main.getName(), isOurs() ? config(LOOSE_MILLIS) : null, jvm(), arguments);
+        return new ServerProcess(main.getName(), isOurs() ? looseConfig() : null, jvm(), arguments);
     }
 
     /** Else a JVM takes no notice of its threads' priorities. */
@@ -84,6 +84,11 @@ enum Variant {
      */
     double targetMillis(double aloneMillis, int nrHeavy) {
         return policy().equals("curve") ? aloneMillis * (1 + 2.0 * nrHeavy / NR_HEAVY_MOST) : 1.4 * aloneMillis;
+    }
+
+    /** Held to nothing. */
+    String looseConfig() {
+        return config(LOOSE_MILLIS);
     }
 
     String config(double aloneMillis) {
