@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.function.ToDoubleFunction;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
@@ -33,10 +35,12 @@ final class SoakTrial {
 
     /** What a JVM holds after all garbage is gone. */
     private record Sample(double heapMib, double metaspaceMib, double residentMib, int nrClasses, int nrThreads, int nrFiles) {
+        private static final Pattern METASPACE =
+                Pattern.compile("Both:.*committed, +([\\d.]+) ([KM])B .* used,.* deallocated: .* with ([\\d.]+) ([KM])B");
+
         static Sample of(String pid) throws IOException, InterruptedException {
             // The last line of a histogram of what is alive: "Total N BYTES".
             String[] total = lastLine(run("jcmd", pid, "GC.class_histogram")).trim().split("\\s+");
-            String[] gc = lastLine(run("jstat", "-gc", pid)).trim().split("\\s+");
             // Not jstat's: there each retransformed class counts as loaded once more, and never as unloaded.
             String classes = run("jcmd", pid, "VM.classloader_stats");
             Path process = Path.of("/proc", pid);
@@ -47,12 +51,24 @@ final class SoakTrial {
                     .orElseThrow();
             return new Sample(
                     Double.parseDouble(total[2]) / (1 << 20),
-                    // S0C S1C S0U S1U EC EU OC OU MC MU
-                    Double.parseDouble(gc[9]) / 1024,
+                    metaspaceMib(run("jcmd", pid, "VM.metaspace")),
                     residentKib / 1024,
                     nrClasses(classes),
                     nrIn(process.resolve("task")),
                     nrIn(process.resolve("fd")));
+        }
+
+        /** Without what changed classes have left free in between: that is for the next ones. */
+        private static double metaspaceMib(String told) {
+            Matcher both = METASPACE.matcher(told);
+            if (!both.find()) {
+                throw new AssertionError("not understood:\n" + told);
+            }
+            return mib(both.group(1), both.group(2)) - mib(both.group(3), both.group(4));
+        }
+
+        private static double mib(String number, String unit) {
+            return Double.parseDouble(number) / (unit.equals("K") ? 1024 : 1);
         }
 
         /** Of the line "Total = LOADERS CLASSES CHUNKS BLOCKS". */

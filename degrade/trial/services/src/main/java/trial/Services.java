@@ -12,6 +12,7 @@ import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import javax.xml.parsers.DocumentBuilderFactory;
 import org.w3c.dom.Node;
 
@@ -19,7 +20,8 @@ import org.w3c.dom.Node;
 public final class Services {
     /** What any server can serve at once. */
     public static final String[] ALL = {
-        "light", "heavy", "failing", "dying", "interrupted", "pooled", "scheduled", "joined", "promised", "virtual", "unseen"
+        "light", "heavy", "failing", "dying", "interrupted", "pooled", "scheduled", "joined", "promised", "virtual", "unseen",
+        "chatty"
     };
     /** What servers serve that can go on with a request later. */
     public static final String[] LATER = {"later", "again", "never"};
@@ -66,8 +68,18 @@ public final class Services {
             case "promised" -> CompletableFuture.supplyAsync(Services::heavy).join();
             case "virtual" -> onVirtualThread();
             case "unseen" -> Unseen.look();
+            case "chatty" -> chatty();
             default -> throw new IllegalArgumentException(service);
         };
+    }
+
+    /** As one that asks a database next door for little, again and again: half of its time it waits, and never for long. */
+    private static String chatty() {
+        for (int question = 0; question < 30; question++) {
+            fibonacci(FIBONACCI_OF - 4);
+            LockSupport.parkNanos(100_000);
+        }
+        return "all answered";
     }
 
     /** An interrupt that comes while it works is still there when it is done. */

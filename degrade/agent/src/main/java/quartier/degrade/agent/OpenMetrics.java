@@ -27,6 +27,7 @@ final class OpenMetrics {
         latencies(text, classes);
         dispatcher.aim().ifPresent(aim -> single(
                 text, "target_out_of_reach", "gauge", "", "1 if no order of requests can hold the target", aim.outOfReach() ? 1 : 0));
+        single(text, "permits", "gauge", "", "Permits that there are now", dispatcher.nrPermits());
         single(text, "classes_woven", "gauge", "", "Classes with yield points, since the start", weaving.nrClasses());
         single(text, "points", "gauge", "", "Yield points in them", weaving.nrPoints());
         single(text, "classes_left", "gauge", "", "Classes that could not be woven", weaving.nrRefused());

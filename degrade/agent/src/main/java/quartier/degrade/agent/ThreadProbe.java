@@ -1,7 +1,9 @@
 package quartier.degrade.agent;
 
+import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
+import java.util.function.DoubleSupplier;
 import quartier.degrade.core.Job;
 import quartier.degrade.core.Probe;
 
@@ -15,6 +17,7 @@ final class ThreadProbe implements Probe {
     private static final long RUN_NANOS = 50_000;
 
     private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+    private final DoubleSupplier load = load();
 
     @Override
     public boolean wantsCpu(Job job) {
@@ -35,6 +38,22 @@ final class ThreadProbe implements Probe {
             return job.thread().getState() == Thread.State.RUNNABLE;
         }
         return usedNanos(job) >= RUN_NANOS;
+    }
+
+    @Override
+    public double idlePart() {
+        double busyPart = load.getAsDouble();
+        return busyPart < 0 ? Double.NaN : 1 - busyPart;
+    }
+
+    /** Of the machine or, in one, of the container. Negative where that is not known: before the first time, or without the module. */
+    private static DoubleSupplier load() {
+        try {
+            OperatingSystemMXBean system = ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class);
+            return system == null ? () -> -1 : system::getCpuLoad;
+        } catch (LinkageError missing) {
+            return () -> -1;
+        }
     }
 
     private static long elapsedNanos(Job job) {

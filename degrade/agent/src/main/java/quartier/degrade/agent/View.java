@@ -49,7 +49,7 @@ final class View {
         view.put("page", page);
         view.put("policy", dispatcher.policyName());
         view.put("mode", Jmx.word(settings.mode()));
-        view.put("permits", settings.nrPermits());
+        view.put("permits", dispatcher.nrPermits());
         view.put("slice_ms", Json.millis(settings.sliceNanos()));
         view.put("max_wait_ms", Json.millis(settings.waitMaxNanos()));
         view.put("aim", aim());

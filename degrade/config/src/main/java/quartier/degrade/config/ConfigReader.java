@@ -90,7 +90,7 @@ public final class ConfigReader {
             // What another policy needs may stay there while it is not used.
             file.has(key);
         }
-        int nrPermits = file.whole("permits", 1, 4096).orElse(nrCpus + SPARE_PERMITS);
+        Optional<Integer> permits = file.whole("permits", 1, 4096);
         long sliceNanos = file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
         long waitMaxNanos = file.millisAsNanos("max_wait_ms").orElse(Settings.WAIT_MAX_NANOS);
         Settings.Mode mode = file.word("mode", MODES, Settings.Mode.ON);
@@ -110,7 +110,8 @@ public final class ConfigReader {
         weave.ifPresent(Section::refuseOthers);
         file.refuseOthers();
         refuse();
-        Settings settings = new Settings(nrPermits, sliceNanos, waitMaxNanos, mode, policy, classes);
+        Settings settings = new Settings(
+                permits.orElse(nrCpus + SPARE_PERMITS), permits.isEmpty(), sliceNanos, waitMaxNanos, mode, policy, classes);
         return new Config(settings, include, exclude, leafLoops, points, profileNanos, metricsPort, unmatchedAfterNanos);
     }
 

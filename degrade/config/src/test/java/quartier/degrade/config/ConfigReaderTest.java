@@ -1,6 +1,7 @@
 package quartier.degrade.config;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -68,6 +69,7 @@ class ConfigReaderTest {
         Settings settings = config.settings();
         assertEquals(Settings.Mode.DRY_RUN, settings.mode());
         assertEquals(3, settings.nrPermits());
+        assertFalse(settings.permitsMayGrow(), "who says how many means it");
         assertEquals(500_000, settings.sliceNanos());
         assertEquals(200_000_000, settings.waitMaxNanos());
         assertInstanceOf(Target.class, settings.policy().get());
@@ -101,6 +103,7 @@ class ConfigReaderTest {
         Config config = parse("");
         assertInstanceOf(Fair.class, config.settings().policy().get());
         assertEquals(3, config.settings().nrPermits());
+        assertTrue(config.settings().permitsMayGrow());
         assertEquals(Settings.Mode.ON, config.settings().mode());
         assertEquals(OptionalInt.empty(), config.metricsPort());
     }

@@ -209,6 +209,11 @@ public final class Dispatcher {
         return locked(scheduler::settings);
     }
 
+    /** How many there are now. */
+    public int nrPermits() {
+        return locked(scheduler::nrPermits);
+    }
+
     /** How often the controller was late, and everybody ran. */
     public long nrOpened() {
         return locked(scheduler::nrOpened);

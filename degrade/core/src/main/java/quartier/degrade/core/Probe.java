@@ -7,4 +7,9 @@ public interface Probe {
 
     /** Whether it has run since it was last looked at. Cheaper: asked of many. */
     boolean hasRun(Job job);
+
+    /** The part of all CPU time since this was last asked that nobody used; NaN if that is not known. */
+    default double idlePart() {
+        return Double.NaN;
+    }
 }

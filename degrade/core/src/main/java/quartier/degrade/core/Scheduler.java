@@ -37,6 +37,7 @@ public final class Scheduler {
     private final Set<Job> asked = new LinkedHashSet<>();
     private final List<Job> granted = new ArrayList<>();
     private final Company company = new Company();
+    private final Permits permits = new Permits();
     private int nrWaiting;
     /** The class that runs as it likes because no other is here, or null. */
     private RunQueue free;
@@ -51,6 +52,7 @@ public final class Scheduler {
     public void configure(Settings newSettings, long nowNanos) {
         settings = newSettings;
         policy = newSettings.policy().get();
+        permits.configure(newSettings);
         free = null;
         company.startAgain(nowNanos);
         for (WorkClass workClass : newSettings.classes()) {
@@ -357,7 +359,7 @@ public final class Scheduler {
 
     /** Gives free permits to those whom the policy chooses. */
     private void grant(long nowNanos) {
-        while (ordering() && nrWaiting > 0 && running.size() < settings.nrPermits()) {
+        while (ordering() && nrWaiting > 0 && running.size() < permits.nr()) {
             RunQueue queue = next(nowNanos, null);
             if (queue == null) {
                 return;
@@ -384,8 +386,8 @@ public final class Scheduler {
     private boolean isFreeFor(RunQueue queue, Job handingOn) {
         int nrHeld = running.size() - (handingOn == null ? 0 : 1);
         RunQueue kept = policy.keepsOneFor(queues);
-        if (nrHeld >= settings.nrPermits() || kept == null || kept == queue) {
-            return nrHeld < settings.nrPermits();
+        if (nrHeld >= permits.nr() || kept == null || kept == queue) {
+            return nrHeld < permits.nr();
         }
         int nrOthers = 0;
         for (Job job : running) {
@@ -393,7 +395,7 @@ public final class Scheduler {
                 nrOthers++;
             }
         }
-        return nrOthers < Math.max(1, settings.nrPermits() - 1);
+        return nrOthers < Math.max(1, permits.nr() - 1);
     }
 
     /** Looks after everything that does not come by itself. To be called {@link #tickNanos} after the last time. */
@@ -405,15 +407,20 @@ public final class Scheduler {
         if (!ordering()) {
             return;
         }
+        permits.tick(nowNanos, nrWaiting > 0, probe);
         if (nrWaiting > 0) {
             lend(nowNanos, probe);
             running.forEach(job -> {
-                if (job.asked || nowNanos - job.sinceNanos >= settings.sliceNanos() && isOthersTurn(job, nowNanos)) {
+                if (job.asked || nowNanos - job.sinceNanos >= settings.sliceNanos() && isToHandOn(job, nowNanos)) {
                     ask(job, nowNanos);
                 }
             });
         }
         recall(nowNanos, probe);
+    }
+
+    private boolean isToHandOn(Job job, long nowNanos) {
+        return running.size() > permits.nr() || isOthersTurn(job, nowNanos);
     }
 
     /** Whether somebody else is to run now that a slice is over. If not, another slice begins. */
@@ -607,6 +614,10 @@ public final class Scheduler {
 
     List<RunQueue> queues() {
         return queues;
+    }
+
+    int nrPermits() {
+        return permits.nr();
     }
 
     int nrRunning() {

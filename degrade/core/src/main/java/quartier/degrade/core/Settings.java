@@ -8,11 +8,13 @@ import quartier.degrade.core.policy.Policy;
  * What a scheduler is told to do.
  *
  * @param nrPermits how many jobs run at once
+ * @param permitsMayGrow whether there may be more while CPUs are idle although jobs wait
  * @param waitMaxNanos how long a job that has begun may wait at once
  * @param classes in the order in which their rules are tried; names are unique
  */
 public record Settings(
         int nrPermits,
+        boolean permitsMayGrow,
         long sliceNanos,
         long waitMaxNanos,
         Mode mode,
@@ -35,7 +37,13 @@ public record Settings(
         }
     }
 
+    /** So many permits, and never more. */
+    public Settings(
+            int nrPermits, long sliceNanos, long waitMaxNanos, Mode mode, Supplier<Policy> policy, List<WorkClass> classes) {
+        this(nrPermits, false, sliceNanos, waitMaxNanos, mode, policy, classes);
+    }
+
     public Settings withMode(Mode newMode) {
-        return new Settings(nrPermits, sliceNanos, waitMaxNanos, newMode, policy, classes);
+        return new Settings(nrPermits, permitsMayGrow, sliceNanos, waitMaxNanos, newMode, policy, classes);
     }
 }
