@@ -20,6 +20,7 @@ fn style(variant: &str) -> ShapeStyle {
         "weighted" => (RGBColor(0, 158, 115), 2),
         "priority" => (RGBColor(240, 228, 66), 2),
         "protect" => (RGBColor(0, 114, 178), 3),
+        "protect-queue" => (RGBColor(0, 114, 178), 1),
         _ => (RGBColor(230, 159, 0), 3),
     };
     colour.stroke_width(width)

@@ -89,7 +89,7 @@ impl Under {
     }
 }
 
-const VARIANTS: [&str; 15] = [
+const VARIANTS: [&str; 16] = [
     "unmodified",
     "priorities",
     "limits",
@@ -100,6 +100,7 @@ const VARIANTS: [&str; 15] = [
     "priority",
     "protect",
     "curve",
+    "protect-queue",
     "jdk",
     "jdk-protect",
     "jdk-curve",
@@ -107,7 +108,7 @@ const VARIANTS: [&str; 15] = [
     "jetty-curve",
 ];
 /// What is compared by itself; the others are other servers, to compare ours with ours.
-const FIRST: usize = 10;
+const FIRST: usize = 11;
 
 /// All that was counted, in a folder of results.
 const COUNTED: &str = "counted.jsonl";

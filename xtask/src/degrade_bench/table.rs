@@ -90,11 +90,11 @@ fn loop_of(out: &mut String, experiment: &Experiment, pace: &str) {
 
 fn rows(out: &mut String, experiment: &Experiment, cell: impl Fn(&str, u32) -> Option<String>) {
     let heavy = experiment.heavy();
-    let _ = write!(out, "{:<12}", "heavy");
+    let _ = write!(out, "{:<14}", "heavy");
     heavy.iter().for_each(|nr| _ = write!(out, "  {nr:>12}"));
     out.push('\n');
     for variant in experiment.variants() {
-        let _ = write!(out, "{variant:<12}");
+        let _ = write!(out, "{variant:<14}");
         for nr in &heavy {
             let cell = cell(variant, *nr).unwrap_or_else(|| "–".to_owned());
             let _ = write!(out, "  {cell:>12}");

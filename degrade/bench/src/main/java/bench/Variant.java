@@ -15,6 +15,8 @@ enum Variant {
     PRIORITY(TomcatMain.class, "plain"),
     PROTECT(TomcatMain.class, "plain"),
     CURVE(TomcatMain.class, "plain"),
+    /** Which sends heavy ones away when many wait: else these have all of the server's threads, and light ones none. */
+    PROTECT_QUEUE(TomcatMain.class, "plain"),
     JDK(JdkMain.class),
     JDK_PROTECT(JdkMain.class),
     JDK_CURVE(JdkMain.class),
@@ -41,6 +43,8 @@ enum Variant {
     static final int NR_HEAVY_MOST = 40;
 
     private static final double LOOSE_MILLIS = 2000;
+    /** More than there are heavy clients in a closed loop, and fewer than the server's 200 threads. */
+    private static final int HEAVY_QUEUE = 100;
 
     private final Class<?> main;
     private final String[] arguments;
@@ -70,7 +74,7 @@ enum Variant {
 
     /** Of ours, what decides. */
     private String policy() {
-        return word().substring(word().lastIndexOf('-') + 1);
+        return this == PROTECT_QUEUE ? PROTECT.policy() : word().substring(word().lastIndexOf('-') + 1);
     }
 
     boolean hasTarget() {
@@ -108,6 +112,6 @@ enum Variant {
                 targetMillis(aloneMillis, 0),
                 targetMillis(aloneMillis, 0),
                 NR_HEAVY_MOST,
-                targetMillis(aloneMillis, NR_HEAVY_MOST)) + SERVICES;
+                targetMillis(aloneMillis, NR_HEAVY_MOST)) + SERVICES + (this == PROTECT_QUEUE ? "queue = " + HEAVY_QUEUE + "\n" : "");
     }
 }

@@ -1,6 +1,7 @@
 package trial;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -81,11 +82,15 @@ final class WebappTrial {
             useful.add(usefulPerSecond(with) / usefulPerSecond(without));
         }
         System.out.printf("light p95 over alone, %d light, %d heavy, target 1.4: unmanaged %s, protected %s%n",
-                nrLight, nrHeavy, ProtectTrial.sorted(unmanaged), ProtectTrial.sorted(managed));
-        System.out.printf("useful work, protected over unmanaged: %s%n", ProtectTrial.sorted(useful));
+                nrLight, nrHeavy, sorted(unmanaged), sorted(managed));
+        System.out.printf("useful work, protected over unmanaged: %s%n", sorted(useful));
         server.metrics().lines()
                 .filter(line -> line.matches(".*(lent|overdue|opened|yields|faults)_total.*"))
                 .forEach(System.out::println);
+    }
+
+    private static String sorted(List<Double> ratios) {
+        return Arrays.toString(ratios.stream().sorted().map(ratio -> String.format("%.2f", ratio)).toArray());
     }
 
     /** CPU seconds of what was answered, each as it takes when its kind is alone. */

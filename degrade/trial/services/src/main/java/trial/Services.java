@@ -21,7 +21,7 @@ public final class Services {
     /** What any server can serve at once. */
     public static final String[] ALL = {
         "light", "heavy", "failing", "dying", "interrupted", "pooled", "scheduled", "joined", "promised", "virtual", "unseen",
-        "chatty"
+        "chatty", "hunt", "hunted"
     };
     /** What servers serve that can go on with a request later. */
     public static final String[] LATER = {"later", "again", "never"};
@@ -69,6 +69,7 @@ public final class Services {
             case "virtual" -> onVirtualThread();
             case "unseen" -> Unseen.look();
             case "chatty" -> chatty();
+            case "hunt", "hunted" -> Hunt.once();
             default -> throw new IllegalArgumentException(service);
         };
     }

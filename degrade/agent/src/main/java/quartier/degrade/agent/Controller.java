@@ -26,16 +26,22 @@ final class Controller {
         thread.awaitEnd();
     }
 
+    private void sleep(long nanos) {
+        long untilNanos = System.nanoTime() + nanos;
+        LockSupport.parkNanos(this, nanos);
+        probe.setLateNanos(System.nanoTime() - untilNanos);
+    }
+
     private void run() {
         int nrFaults = 0;
         while (!thread.isToldToEnd()) {
             try {
                 long nextNanos = dispatcher.tick(probe);
                 if (nextNanos > 0) {
-                    LockSupport.parkNanos(this, nextNanos);
+                    sleep(nextNanos);
                 } else {
                     dispatcher.rest();
-                    LockSupport.parkNanos(this, REST_NANOS);
+                    sleep(REST_NANOS);
                 }
             } catch (RuntimeException | Error thrown) {
                 dispatcher.countFault();

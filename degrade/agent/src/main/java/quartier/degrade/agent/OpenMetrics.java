@@ -28,6 +28,8 @@ final class OpenMetrics {
         dispatcher.aim().ifPresent(aim -> single(
                 text, "target_out_of_reach", "gauge", "", "1 if no order of requests can hold the target", aim.outOfReach() ? 1 : 0));
         single(text, "permits", "gauge", "", "Permits that there are now", dispatcher.nrPermits());
+        head(text, "unseen_wait_seconds", "gauge", "What a request waits before the server's entry, by how late threads wake up; latencies have it");
+        line(text, "unseen_wait_seconds", "", number(dispatcher.unseenWaitNanos() / 1e9));
         single(text, "classes_woven", "gauge", "", "Classes with yield points, since the start", weaving.nrClasses());
         single(text, "points", "gauge", "", "Yield points in them", weaving.nrPoints());
         single(text, "classes_left", "gauge", "", "Classes that could not be woven", weaving.nrRefused());
@@ -70,7 +72,7 @@ final class OpenMetrics {
     }
 
     private static void latencies(StringBuilder text, List<ClassReport> classes) {
-        head(text, "latency_seconds", "gauge", "Quantiles of the last ten seconds, from the server's entry on");
+        head(text, "latency_seconds", "gauge", "Quantiles of the last ten seconds, with what is waited before the server's entry");
         for (ClassReport report : classes) {
             quantile(text, report, "0.5", report.p50Nanos());
             quantile(text, report, "0.95", report.p95Nanos());

@@ -18,6 +18,7 @@ final class ThreadProbe implements Probe {
 
     private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
     private final DoubleSupplier load = load();
+    private long lateNanos = -1;
 
     @Override
     public boolean wantsCpu(Job job) {
@@ -38,6 +39,15 @@ final class ThreadProbe implements Probe {
             return job.thread().getState() == Thread.State.RUNNABLE;
         }
         return usedNanos(job) >= RUN_NANOS;
+    }
+
+    void setLateNanos(long nanos) {
+        lateNanos = nanos;
+    }
+
+    @Override
+    public long lateNanos() {
+        return lateNanos;
     }
 
     @Override

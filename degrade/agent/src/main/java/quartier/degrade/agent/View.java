@@ -54,6 +54,7 @@ final class View {
         view.put("max_wait_ms", Json.millis(settings.waitMaxNanos()));
         view.put("aim", aim());
         view.put("classes", reports.stream().map(report -> workClass(report, seconds)).toList());
+        view.put("unseen_wait_ms", Json.millis(dispatcher.unseenWaitNanos()));
         view.put("classes_woven", weaving.nrClasses());
         view.put("points", weaving.nrPoints());
         view.put("points_by", Jmx.word(weaving.points().by()));

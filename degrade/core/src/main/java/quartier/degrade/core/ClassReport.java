@@ -32,19 +32,18 @@ public record ClassReport(
         OptionalLong p99Nanos,
         OptionalLong targetNanos) {
 
-    private static final long WINDOW_NANOS = 10_000_000_000L;
-
     static List<ClassReport> of(Scheduler scheduler, long nowNanos) {
         List<ClassReport> reports = new ArrayList<>();
         for (RunQueue queue : scheduler.queues()) {
-            reports.add(of(scheduler, queue, nowNanos - WINDOW_NANOS));
+            reports.add(of(scheduler, queue, nowNanos));
         }
         return reports;
     }
 
-    private static ClassReport of(Scheduler scheduler, RunQueue queue, long sinceNanos) {
+    private static ClassReport of(Scheduler scheduler, RunQueue queue, long nowNanos) {
         long targetNanos = scheduler.policy().targetNanos(queue);
         RunQueue.Counts counts = queue.counts;
+        OptionalLong[] latencies = queue.latencies.quantiles(nowNanos, 0.5, 0.95, 0.99);
         return new ClassReport(
                 queue.workClass().name(),
                 counts.arrived,
@@ -62,10 +61,10 @@ public record ClassReport(
                 queue.nrPresent,
                 scheduler.nrRunning(queue),
                 queue.nrWaiting(),
-                scheduler.isFree(queue),
-                queue.latencies.quantile(0.5, sinceNanos),
-                queue.latencies.quantile(0.95, sinceNanos),
-                queue.latencies.quantile(0.99, sinceNanos),
+                queue.isFree(),
+                latencies[0],
+                latencies[1],
+                latencies[2],
                 targetNanos < 0 ? OptionalLong.empty() : OptionalLong.of(targetNanos));
     }
 }

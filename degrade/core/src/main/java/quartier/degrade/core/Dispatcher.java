@@ -209,6 +209,11 @@ public final class Dispatcher {
         return locked(scheduler::settings);
     }
 
+    /** What a request waits on average before it is seen, by how late threads run of late. */
+    public long unseenWaitNanos() {
+        return locked(scheduler::unseenWaitNanos);
+    }
+
     /** How many there are now. */
     public int nrPermits() {
         return locked(scheduler::nrPermits);

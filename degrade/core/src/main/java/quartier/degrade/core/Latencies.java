@@ -3,19 +3,71 @@ package quartier.degrade.core;
 import java.util.Arrays;
 import java.util.OptionalLong;
 
-/** The latest latencies of a class, a fixed number of them. */
+/** The latencies of a class: the latest ones as they were, and how many of about which length there were in each of the last seconds. */
 public final class Latencies {
     private static final int KEPT = 512;
+    /** What a report is about. */
+    static final int WINDOW_SECONDS = 10;
+    private static final long SECOND_NANOS = 1_000_000_000;
 
     private final long[] nanos = new long[KEPT];
-    private final long[] atNanos = new long[KEPT];
     private long nr;
 
+    private final Histogram[] seconds = new Histogram[WINDOW_SECONDS];
+    private long second = Long.MIN_VALUE;
+
+    /** Each octave has so many buckets, so a length is known to 1 in 64 of itself. The first ones are a microsecond each. */
+    private static final class Histogram {
+        private static final int OCTAVE_BITS = 6;
+        private static final int BUCKETS_OF_OCTAVE = 1 << OCTAVE_BITS;
+        private static final int NR_OCTAVES = 26;
+        private static final int MICROSECOND_BITS = 10;
+        private final int[] buckets = new int[NR_OCTAVES * BUCKETS_OF_OCTAVE];
+
+        void add(long nanos) {
+            buckets[bucket(nanos)]++;
+        }
+
+        static int bucket(long nanos) {
+            long units = Math.max(nanos, 0) >> MICROSECOND_BITS;
+            int octave = Math.max(0, Long.SIZE - Long.numberOfLeadingZeros(units) - OCTAVE_BITS - 1);
+            int bucket = octave * BUCKETS_OF_OCTAVE + (int) Math.min(units >> octave, 2L * BUCKETS_OF_OCTAVE - 1);
+            return Math.min(bucket, NR_OCTAVES * BUCKETS_OF_OCTAVE - 1);
+        }
+
+        /** The middle of what is in it. */
+        static long nanos(int bucket) {
+            int octave = Math.max(0, bucket / BUCKETS_OF_OCTAVE - 1);
+            long units = bucket - (long) octave * BUCKETS_OF_OCTAVE;
+            return ((units << octave) << MICROSECOND_BITS) + (1L << octave + MICROSECOND_BITS) / 2;
+        }
+    }
+
     void add(long latencyNanos, long nowNanos) {
-        int slot = (int) (nr % KEPT);
-        nanos[slot] = latencyNanos;
-        atNanos[slot] = nowNanos;
+        nanos[(int) (nr % KEPT)] = latencyNanos;
         nr++;
+        moveTo(Math.floorDiv(nowNanos, SECOND_NANOS));
+        int slot = slot(second);
+        if (seconds[slot] == null) {
+            seconds[slot] = new Histogram();
+        }
+        seconds[slot].add(latencyNanos);
+    }
+
+    private static int slot(long second) {
+        return (int) Math.floorMod(second, (long) WINDOW_SECONDS);
+    }
+
+    /** Forgets what is older than the window. */
+    private void moveTo(long newSecond) {
+        if (second == Long.MIN_VALUE || newSecond - second >= WINDOW_SECONDS) {
+            Arrays.fill(seconds, null);
+            second = newSecond;
+        }
+        while (second < newSecond) {
+            second++;
+            seconds[slot(second)] = null;
+        }
     }
 
     /** How many there have been. */
@@ -23,21 +75,54 @@ public final class Latencies {
         return nr;
     }
 
-    /** A quantile of those that ended since then, as far as they are kept; absent if there are none. */
-    public OptionalLong quantile(double quantile, long sinceNanos) {
-        int kept = (int) Math.min(nr, KEPT);
-        long[] chosen = new long[kept];
-        int nrChosen = 0;
-        for (int at = 0; at < kept; at++) {
-            if (atNanos[at] - sinceNanos >= 0) {
-                chosen[nrChosen++] = nanos[at];
-            }
-        }
-        if (nrChosen == 0) {
+    /** A quantile of those that came after so many, as far as they are kept; absent if there are none. */
+    public OptionalLong quantileAfter(double quantile, long nrBefore) {
+        long[] chosen = after(nrBefore);
+        if (chosen.length == 0) {
             return OptionalLong.empty();
         }
-        Arrays.sort(chosen, 0, nrChosen);
-        int rank = (int) Math.ceil(quantile * nrChosen);
+        Arrays.sort(chosen);
+        int rank = (int) Math.ceil(quantile * chosen.length);
         return OptionalLong.of(chosen[Math.max(rank, 1) - 1]);
+    }
+
+    /** The part of those that came after so many, as far as they are kept, that took longer; NaN if there are none. */
+    public double partAbove(long boundNanos, long nrBefore) {
+        long[] chosen = after(nrBefore);
+        return (double) Arrays.stream(chosen).filter(each -> each > boundNanos).count() / chosen.length;
+    }
+
+    private long[] after(long nrBefore) {
+        int nrChosen = (int) Math.min(nr - nrBefore, KEPT);
+        long[] chosen = new long[nrChosen];
+        for (int at = 0; at < nrChosen; at++) {
+            chosen[at] = nanos[(int) ((nr - 1 - at) % KEPT)];
+        }
+        return chosen;
+    }
+
+    /** Quantiles of the last ten seconds, in the order in which they are asked for, which is ascending; absent if there were none. */
+    OptionalLong[] quantiles(long nowNanos, double... quantiles) {
+        moveTo(Math.max(second, Math.floorDiv(nowNanos, SECOND_NANOS)));
+        int[] all = new int[Histogram.NR_OCTAVES * Histogram.BUCKETS_OF_OCTAVE];
+        long nrAll = 0;
+        for (Histogram each : seconds) {
+            for (int bucket = 0; each != null && bucket < all.length; bucket++) {
+                all[bucket] += each.buckets[bucket];
+                nrAll += each.buckets[bucket];
+            }
+        }
+        OptionalLong[] found = new OptionalLong[quantiles.length];
+        Arrays.fill(found, OptionalLong.empty());
+        int bucket = 0;
+        long nrBelow = 0;
+        for (int at = 0; at < quantiles.length && nrAll > 0; at++) {
+            long rank = Math.max(1, (long) Math.ceil(quantiles[at] * nrAll));
+            while (nrBelow + all[bucket] < rank) {
+                nrBelow += all[bucket++];
+            }
+            found[at] = OptionalLong.of(Histogram.nanos(bucket));
+        }
+        return found;
     }
 }

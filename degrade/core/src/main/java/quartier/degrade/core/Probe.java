@@ -8,6 +8,11 @@ public interface Probe {
     /** Whether it has run since it was last looked at. Cheaper: asked of many. */
     boolean hasRun(Job job);
 
+    /** How late whoever calls ran after a sleep that had an end; negative if somebody woke it, or it has not slept. */
+    default long lateNanos() {
+        return -1;
+    }
+
     /** The part of all CPU time since this was last asked that nobody used; NaN if that is not known. */
     default double idlePart() {
         return Double.NaN;

@@ -35,6 +35,9 @@ public final class RunQueue {
     /** Of those that wait, the ones that have not begun. */
     int nrQueued;
 
+    /** Whether it runs as it likes because no other class is here. */
+    boolean free;
+
     /** The policy's clock of this class: its permit time over its weight. */
     public double virtualNanos;
     /** Its permit time of late, decaying. */
@@ -50,6 +53,10 @@ public final class RunQueue {
 
     void configure(WorkClass newClass) {
         workClass = newClass;
+    }
+
+    public boolean isFree() {
+        return free;
     }
 
     public int nrPresent() {

@@ -38,8 +38,8 @@ public final class Scheduler {
     private final List<Job> granted = new ArrayList<>();
     private final Company company = new Company();
     private final Permits permits = new Permits();
+    private final WakeUps wakeUps = new WakeUps();
     private int nrWaiting;
-    /** The class that runs as it likes because no other is here, or null. */
     private RunQueue free;
     private boolean open;
     private long nrOpened;
@@ -53,7 +53,7 @@ public final class Scheduler {
         settings = newSettings;
         policy = newSettings.policy().get();
         permits.configure(newSettings);
-        free = null;
+        setFree(null);
         company.startAgain(nowNanos);
         for (WorkClass workClass : newSettings.classes()) {
             RunQueue queue = find(workClass.name());
@@ -251,7 +251,7 @@ public final class Scheduler {
             job.request = null;
             job.queue.nrPresent--;
             job.queue.counts.completed++;
-            job.queue.latencies.add(nowNanos - job.arrivedNanos, nowNanos);
+            job.queue.latencies.add(nowNanos - job.arrivedNanos + wakeUps.beforeEntryNanos(), nowNanos);
         }
         grant(nowNanos);
     }
@@ -400,6 +400,7 @@ public final class Scheduler {
 
     /** Looks after everything that does not come by itself. To be called {@link #tickNanos} after the last time. */
     public void tick(long nowNanos, Probe probe) {
+        wakeUps.add(probe.lateNanos());
         bury(running, nowNanos);
         bury(loose, nowNanos);
         policy.tick(queues, nowNanos);
@@ -540,11 +541,21 @@ public final class Scheduler {
         if (letGo == free) {
             return;
         }
-        free = letGo;
+        setFree(letGo);
         if (letGo == null) {
             company.startAgain(nowNanos);
         } else {
             release(nowNanos);
+        }
+    }
+
+    private void setFree(RunQueue queue) {
+        if (free != null) {
+            free.free = false;
+        }
+        free = queue;
+        if (free != null) {
+            free.free = true;
         }
     }
 
@@ -607,13 +618,12 @@ public final class Scheduler {
         return open;
     }
 
-    /** Whether this class runs without permits because no other is here. */
-    boolean isFree(RunQueue queue) {
-        return enforcing() && queue == free;
-    }
-
     List<RunQueue> queues() {
         return queues;
+    }
+
+    long unseenWaitNanos() {
+        return wakeUps.meanBeforeEntryNanos();
     }
 
     int nrPermits() {

@@ -125,7 +125,7 @@ class PolicyTest {
         simulation.takeShare("heavy");
         simulation.run(10 * S);
         assertEquals(targetMillis, simulation.p95Millis("light"), 0.1 * targetMillis);
-        assertEquals(1.0 / 3, simulation.takeShare("heavy"), 0.05, "what the target leaves");
+        assertEquals(1.0 / 3, simulation.takeShare("heavy"), 0.07, "what the target leaves");
         assertFalse(isOutOfReach(simulation));
     }
 

@@ -162,7 +162,7 @@ class SchedulerPropertyTest {
             assertEquals(count(State.LOOSE), scheduler.nrLoose());
             assertEquals(count(State.WAITING), scheduler.nrWaiting());
             boolean enforcing = scheduler.settings().mode() == Mode.ON && !scheduler.isOpen();
-            List<RunQueue> free = scheduler.queues().stream().filter(scheduler::isFree).toList();
+            List<RunQueue> free = scheduler.queues().stream().filter(RunQueue::isFree).toList();
             if (!free.isEmpty()) {
                 assertEquals(0, nrRunning + scheduler.nrWaiting(), "nobody needs a permit");
                 assertTrue(jobs.stream().allMatch(job -> job.queue == free.get(0)), "it is alone");

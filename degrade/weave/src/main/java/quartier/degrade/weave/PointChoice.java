@@ -37,17 +37,11 @@ public final class PointChoice {
     public record Window(BitSet points, long nanos) {}
 
     /**
+     * @param before an earlier profile: what it left out was not there to be counted now, and what ran then may run again. Null
+     *     for none
      * @param nrPassed by number of the point, how often it was passed
      * @param cpuNanos in so much CPU time
      * @param requests the windows of each request, one after the other
-     */
-    public PointChoice(long[] nrPassed, long cpuNanos, List<List<Window>> requests) {
-        this(null, nrPassed, cpuNanos, requests);
-    }
-
-    /**
-     * @param before an earlier profile: what it left out was not there to be counted now, and what ran then may run again. Null
-     *     for none
      */
     public PointChoice(PointChoice before, long[] nrPassed, long cpuNanos, List<List<Window>> requests) {
         this.perSecond = perSecond(before, nrPassed, cpuNanos / 1e9);

@@ -36,7 +36,7 @@ class PointChoiceTest {
             windows.add(at % 2 == 0 ? window(0, 1) : window(2));
         }
         windows.add(window(0, 3));
-        PointChoice choice = new PointChoice(nrPassed, SECOND, List.of(windows));
+        PointChoice choice = new PointChoice(null, nrPassed, SECOND, List.of(windows));
         assertFalse(choice.isChosen(0));
         assertTrue(choice.isChosen(1) && choice.isNeeded(1));
         assertTrue(choice.isChosen(2) && choice.isNeeded(2), "nothing else covers its windows");
@@ -51,7 +51,7 @@ class PointChoiceTest {
     void whatALaterProfileSeesIsAddedToWhatAnEarlierOneSaw() {
         // First 1 covers all, and 0 is left out; 2 did not run. Then 2 and 3 run, 0 was not there, and 3 is the seldomer.
         List<Window> first = Collections.nCopies(100, window(0, 1));
-        PointChoice before = new PointChoice(new long[] {1_000_000, 10_000, 0}, SECOND, List.of(first));
+        PointChoice before = new PointChoice(null, new long[] {1_000_000, 10_000, 0}, SECOND, List.of(first));
         assertTrue(before.isChosen(2) && !before.isSeen(2) && !before.isChosen(0));
         List<Window> later = Collections.nCopies(100, window(2, 3));
         PointChoice choice = new PointChoice(before, new long[] {0, 0, 90_000_000, 20_000}, SECOND, List.of(later));
@@ -69,28 +69,28 @@ class PointChoiceTest {
         long[] nrPassed = {900_000_000, 1000};
         int most = (int) (PointChoice.WITHOUT_MAX_NANOS / MILLI);
         List<Window> one = Collections.nCopies(most, window(0));
-        PointChoice needed = new PointChoice(nrPassed, SECOND, List.of(one));
+        PointChoice needed = new PointChoice(null, nrPassed, SECOND, List.of(one));
         assertTrue(needed.isChosen(0) && needed.isNeeded(0) && needed.isDear(0));
         assertEquals(1, needed.passingPart());
-        PointChoice each = new PointChoice(nrPassed, SECOND, Collections.nCopies(most, List.of(window(0))));
+        PointChoice each = new PointChoice(null, nrPassed, SECOND, Collections.nCopies(most, List.of(window(0))));
         assertFalse(each.isChosen(0));
         assertEquals(0, each.passingPart());
         assertEquals(1, each.coveredPart());
         // Another point in the midst of them is not far from any.
         List<Window> interrupted = new ArrayList<>(one);
         interrupted.set(most / 2, window(0, 1));
-        assertFalse(new PointChoice(nrPassed, SECOND, List.of(interrupted)).isChosen(0));
+        assertFalse(new PointChoice(null, nrPassed, SECOND, List.of(interrupted)).isChosen(0));
     }
 
     @Test
     void windowsWithoutAnyPointAreSaid() {
         List<Window> windows = new ArrayList<>(Collections.nCopies(10, window()));
         windows.addAll(Collections.nCopies(10, window(0)));
-        PointChoice choice = new PointChoice(new long[] {1_000_000}, SECOND, List.of(windows));
+        PointChoice choice = new PointChoice(null, new long[] {1_000_000}, SECOND, List.of(windows));
         assertTrue(choice.isChosen(0));
         assertEquals(0.5, choice.passingPart());
         assertEquals(0.5, choice.coveredPart());
-        assertEquals(1, new PointChoice(new long[0], 0, List.of()).coveredPart());
+        assertEquals(1, new PointChoice(null, new long[0], 0, List.of()).coveredPart());
     }
 
     /** Whatever was seen: what points cover, the chosen ones cover too, but for a two-hundredth and for what is dear. */
@@ -108,7 +108,7 @@ class PointChoiceTest {
             }
             requests.add(windows);
         }
-        PointChoice choice = new PointChoice(nrPassed, SECOND, requests);
+        PointChoice choice = new PointChoice(null, nrPassed, SECOND, requests);
         List<Window> all = requests.stream().flatMap(List::stream).toList();
         List<Window> without =
                 all.stream().filter(window -> window.points().stream().noneMatch(choice::isChosen)).toList();

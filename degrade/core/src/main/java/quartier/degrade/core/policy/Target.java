@@ -10,12 +10,16 @@ import quartier.degrade.core.RunQueue;
  * Holds one class's p95 at a target, and gives the others what that leaves: {@code protect} (the target is a
  * number) and {@code curve} (it depends on how many jobs of another class are there).
  *
- * <p>The target is met by moving the others' share of permit time: it falls while the class is slower than it may
- * be, and rises while it is faster. Who does not use a share leaves it to the rest, so nothing is wasted.
+ * <p>The target is met by moving the class's own share of permit time: it rises while the class is slower than it may
+ * be, and falls while it is faster. What a class has is as long as its share is small, so a step by a part of what is missing comes as
+ * far at any share; a step by the others' share would overshoot where they have nearly all. Who does not use a share leaves it to the
+ * rest, so nothing is wasted.
  */
 public final class Target implements Policy {
     private static final long STEP_NANOS = 100_000_000;
     private static final long STEP_NANOS_MAX = 500_000_000;
+    /** What ends sooner after a step had begun before it, and does not say much about it. */
+    private static final double STEP_LATENCIES = 1.5;
     private static final int STEP_COMPLETIONS = 20;
     /** The others' share at least: what never gets a CPU holds its thread and its memory for ever. */
     private static final double SHARE_MIN = 0.02;
@@ -27,15 +31,22 @@ public final class Target implements Policy {
      */
     private static final double SHARE_OF_STUBBORN = 0.1;
     private static final long KEEPS_NANOS = 30_000_000_000L;
+    /** One step alone may have met the moment in which all clients came. */
+    private static final int FREE_MISSES_MAX = 3;
     private static final long IN_ORDER_NANOS = 30_000_000_000L;
     /** Whoever comes so often is not away in between. */
     private static final long PRESENT_NANOS = 200_000_000;
     /** A p95 so far above the target misses it. Whoever does for so long, while the others have next to nothing, cannot be helped. */
     private static final double MISSES_ABOVE = 1.1;
     private static final long OUT_OF_REACH_NANOS = 10_000_000_000L;
-    private static final double GAIN = 0.5;
-    private static final double STEP_DOWN_MAX = 0.5;
-    private static final double STEP_UP_MAX = 1.25;
+    private static final double GAIN = 0.4;
+    private static final double STEP_UP_MAX = 2;
+    private static final double STEP_DOWN_MAX = 0.85;
+    private static final double QUANTILE = 0.95;
+    /** For each request. Slow beside the steps. */
+    private static final double CORRECTION = 0.003;
+    private static final double AIMED_PART_MIN = 0.7;
+    private static final double AIMED_PART_MAX = 1.1;
     private static final double LAG_MAX_NANOS = 5e6;
     private static final double LOAD_NANOS = 100e6;
 
@@ -45,10 +56,13 @@ public final class Target implements Policy {
     private final Weighted amongOthers = new Weighted();
 
     private double othersShare = 0.5;
+    /** What steps aim at, of the target. */
+    private double aimedPart = 1;
     private double protectedNanos;
     private double othersNanos;
     private double floorNanos;
     private long steppedNanos = Long.MIN_VALUE;
+    private long stepNanos = STEP_NANOS;
     /** Since when the target is missed though the others have as little as they ever have; MAX_VALUE for it is not. */
     private long missesSinceNanos = Long.MAX_VALUE;
     private long nrAtStep;
@@ -58,8 +72,9 @@ public final class Target implements Policy {
     private long keepsUntilNanos = Long.MIN_VALUE;
     /** Until when the protected class needs order also while it is alone: so it missed its target. */
     private long inOrderUntilNanos = Long.MIN_VALUE;
-    /** Whether others were here since the last step. */
-    private boolean hadCompany;
+    /** Whether it has been free since the last step, and how many such steps in a row missed the target. */
+    private boolean wasFree;
+    private int nrFreeMisses;
     /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
     private long presentUntilNanos = Long.MIN_VALUE;
     private long nrAtTick;
@@ -139,16 +154,16 @@ public final class Target implements Policy {
             nrAtTick = own.latencies().nr();
         }
         targetNanos = curve.at(load);
-        hadCompany |= all.stream().anyMatch(queue -> queue != own && queue.nrPresent() > 0);
         if (own == null) {
             return;
         }
+        wasFree &= own.isFree();
         if (steppedNanos == Long.MIN_VALUE) {
             restart(own, nowNanos);
         }
         long elapsedNanos = nowNanos - steppedNanos;
-        boolean enough = own.latencies().nr() - nrAtStep >= STEP_COMPLETIONS;
-        if (elapsedNanos >= (enough ? STEP_NANOS : STEP_NANOS_MAX)) {
+        boolean enough = own.latencies().nr() - nrAtStep >= STEP_COMPLETIONS && elapsedNanos >= stepNanos;
+        if (enough || elapsedNanos >= STEP_NANOS_MAX) {
             step(all, own, nowNanos);
             restart(own, nowNanos);
         }
@@ -156,12 +171,12 @@ public final class Target implements Policy {
 
     private void restart(RunQueue own, long nowNanos) {
         steppedNanos = nowNanos;
-        hadCompany = false;
+        wasFree = own.isFree();
         nrAtStep = own.latencies().nr();
     }
 
     private void step(List<RunQueue> all, RunQueue own, long nowNanos) {
-        OptionalLong measured = own.latencies().quantile(0.95, steppedNanos);
+        OptionalLong measured = own.latencies().quantileAfter(QUANTILE, nrAtStep);
         long latencyNanos = measured.orElse(0);
         if (own.nrWaiting() > 0) {
             // What has not ended yet counts as soon as it is late: else a class that is shut out looks well.
@@ -170,20 +185,38 @@ public final class Target implements Policy {
         if (latencyNanos == 0) {
             return;
         }
-        if (latencyNanos > targetNanos && !hadCompany) {
+        nrFreeMisses = wasFree && latencyNanos > targetNanos ? nrFreeMisses + 1 : 0;
+        if (nrFreeMisses == FREE_MISSES_MAX) {
             inOrderUntilNanos = nowNanos + IN_ORDER_NANOS;
         }
+        stepNanos = Math.max(STEP_NANOS, (long) (STEP_LATENCIES * latencyNanos));
         boolean misses = othersShare <= SHARE_MIN && latencyNanos > MISSES_ABOVE * targetNanos;
         missesSinceNanos = misses ? Math.min(missesSinceNanos, nowNanos) : Long.MAX_VALUE;
-        double factor = Math.pow((double) targetNanos / latencyNanos, GAIN);
+        double factor = Math.pow(latencyNanos / (targetNanos * aimedPart), GAIN);
         boolean wanted = all.stream().anyMatch(queue -> queue != own && queue.nrWaiting() > 0);
-        if (factor > 1 && !wanted) {
+        if (factor < 1 && !wanted) {
             return;
         }
-        double share = othersShare * Math.min(Math.max(factor, STEP_DOWN_MAX), STEP_UP_MAX);
-        othersShare = Math.min(Math.max(share, SHARE_MIN), SHARE_MAX);
+        if (wanted && othersShare > SHARE_MIN && othersShare < SHARE_MAX) {
+            correct(own);
+        }
+        double ownShare = (1 - othersShare) * Math.min(Math.max(factor, STEP_DOWN_MAX), STEP_UP_MAX);
+        othersShare = Math.min(Math.max(1 - ownShare, SHARE_MIN), SHARE_MAX);
         if (othersShare < SHARE_OF_STUBBORN) {
             keepsUntilNanos = nowNanos + KEEPS_NANOS;
+        }
+    }
+
+    /**
+     * So much are steps apart from each other that the p95 of all is above the p95 of a step. So what steps aim at moves until as many
+     * requests miss the target as may.
+     */
+    private void correct(RunQueue own) {
+        double missed = own.latencies().partAbove(targetNanos, nrAtStep);
+        double nr = own.latencies().nr() - nrAtStep;
+        if (nr > 0) {
+            double part = aimedPart * Math.exp(CORRECTION * nr * (1 - QUANTILE - missed));
+            aimedPart = Math.min(Math.max(part, AIMED_PART_MIN), AIMED_PART_MAX);
         }
     }
 
