@@ -188,15 +188,13 @@ class ServerTest {
         }
     }
 
-    static Stream<Arguments> manyServers() throws Exception {
-        return Stream.concat(servers(), Stream.of(
-                Arguments.of(Application.withLibraries(TomcatMain.class, "tomcat11"), ""),
-                Arguments.of(Application.in("jetty", "trial.JettyMain"), "/ee8"),
-                Arguments.of(Application.in("spring", "trial.SpringMain", "tomcat"), "")));
+    static Stream<Arguments> serversAndFrameworks() throws Exception {
+        return Stream.concat(
+                servers(), Stream.of(Arguments.of(Application.in("spring", "trial.SpringMain", "tomcat"), "")));
     }
 
     @ParameterizedTest
-    @MethodSource("manyServers")
+    @MethodSource("serversAndFrameworks")
     void theAgentGoesInAndOutUnderLoad(Application application, String where) throws Exception {
         try (ServerProcess server = new ServerProcess(application.quick(), null)) {
             Files.writeString(server.config, CLASSES);
