@@ -31,8 +31,12 @@ public final class Priority implements Policy {
     /** Nobody who comes may go before those of the greatest priority. Before all others somebody may, and at once. */
     @Override
     public int nrFreeMax(RunQueue alone, List<RunQueue> all, int nrPermits) {
-        int own = alone.workClass().priority();
-        return all.stream().allMatch(queue -> queue.workClass().priority() <= own) ? Integer.MAX_VALUE : 0;
+        for (RunQueue queue : all) {
+            if (queue.workClass().priority() > alone.workClass().priority()) {
+                return 0;
+            }
+        }
+        return Integer.MAX_VALUE;
     }
 
     private double priority(RunQueue queue, long nowNanos) {
