@@ -85,6 +85,12 @@ pub fn ends_by_itself(config: &str) -> Option<bool> {
     Some(false)
 }
 
+fn serves(java: &Path, options: &[&str], classes: &Path) -> Command {
+    let mut command = Command::new(java);
+    command.args(options).arg("-cp").arg(classes).arg("Serves");
+    command
+}
+
 /// Ended when dropped, whatever happened.
 pub struct Jvm {
     process: Child,
@@ -109,9 +115,7 @@ impl Drop for Jvm {
 impl Jvm {
     pub fn start(options: &[&str]) -> Option<Self> {
         let classes = built()?;
-        let mut command = Command::new(java("java"));
-        command.args(options).arg("-cp").arg(classes).arg("Serves");
-        Some(Self::run(command))
+        Some(Self::run(serves(&java("java"), options, classes)))
     }
 
     /// On a Java of these modules and no others; `None` where none can be made.
@@ -128,9 +132,7 @@ impl Jvm {
             println!("skipped: this JDK makes no images: {made:?}");
             return None;
         }
-        let mut command = Command::new(image.join("bin/java"));
-        command.arg("-cp").arg(classes).arg("Serves");
-        let mut jvm = Self::run(command);
+        let mut jvm = Self::run(serves(&image.join("bin/java"), &[], classes));
         jvm.image = Some(folder);
         Some(jvm)
     }

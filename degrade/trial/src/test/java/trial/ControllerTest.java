@@ -17,18 +17,6 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(120)
 class ControllerTest {
     private static final String DEBUGGER = "-agentlib:jdwp=transport=dt_socket,server=y,suspend=n,address=127.0.0.1:0";
-    private static final String CONFIG = """
-        policy = "weighted"
-        metrics_port = 0
-        [weave]
-        include = ["trial.**", "com.sun.org.apache.xerces.**"]
-        [[class]]
-        name = "light"
-        paths = "/light"
-        [[class]]
-        name = "heavy"
-        paths = "/heavy"
-        """;
     private static final int MANY = 1_000_000;
 
     private static VirtualMachine debugger(String port) throws Exception {
@@ -61,7 +49,7 @@ class ControllerTest {
 
     @Test
     void requestsRunOnWithoutItAndInOrderOnceItIsBack() throws Exception {
-        try (ServerProcess server = new ServerProcess(Application.of(TomcatMain.class).with(DEBUGGER), CONFIG)) {
+        try (ServerProcess server = new ServerProcess(Application.of(TomcatMain.class).with(DEBUGGER), ServerTest.classes(1, 1))) {
             VirtualMachine machine = debugger(server.awaitPrinted("dt_socket at address: (\\d+)"));
             Load load = new Load(server.port).clients(8, "/light", MANY).clients(8, "/heavy", MANY);
             Thread clients = load.start();

@@ -30,7 +30,7 @@ class ServerTest {
     private static final String CLASSES = classes(9, 1);
     private static final int MANY = 1_000_000;
 
-    private static String classes(int lightWeight, int heavyWeight) {
+    static String classes(int lightWeight, int heavyWeight) {
         return """
             policy = "weighted"
             metrics_port = 0

@@ -28,8 +28,7 @@ final class OpenMetrics {
         dispatcher.aim().ifPresent(aim -> single(
                 text, "target_out_of_reach", "gauge", "", "1 if no order of requests can hold the target", aim.outOfReach() ? 1 : 0));
         single(text, "permits", "gauge", "", "Permits that there are now", dispatcher.nrPermits());
-        head(text, "unseen_wait_seconds", "gauge", "What a request waits before the server's entry, by how late threads wake up; latencies have it");
-        line(text, "unseen_wait_seconds", "", number(dispatcher.unseenWaitNanos() / 1e9));
+        single(text, "unseen_wait_seconds", "gauge", "", "What a request waits before the server's entry, by how late threads wake up; latencies have it", dispatcher.unseenWaitNanos() / 1e9);
         single(text, "classes_woven", "gauge", "", "Classes with yield points, since the start", weaving.nrClasses());
         single(text, "points", "gauge", "", "Yield points in them", weaving.nrPoints());
         single(text, "classes_left", "gauge", "", "Classes that could not be woven", weaving.nrRefused());
@@ -54,9 +53,9 @@ final class OpenMetrics {
         return "class=\"" + name + "\"";
     }
 
-    private static void single(StringBuilder text, String name, String type, String suffix, String help, long value) {
+    private static void single(StringBuilder text, String name, String type, String suffix, String help, double value) {
         head(text, name, type, help);
-        line(text, name + suffix, "", value);
+        line(text, name + suffix, "", number(value));
     }
 
     private static void figure(StringBuilder text, Figure figure, List<ClassReport> classes) {

@@ -20,17 +20,7 @@ class PermitsTest {
     }
 
     private static Probe probe(DoubleSupplier idlePart) {
-        return new Probe() {
-            @Override
-            public boolean wantsCpu(Job job) {
-                return true;
-            }
-
-            @Override
-            public boolean hasRun(Job job) {
-                return true;
-            }
-
+        return new Simulation.Busy() {
             @Override
             public double idlePart() {
                 return idlePart.getAsDouble();

@@ -12,8 +12,18 @@ import quartier.degrade.core.Scheduler.Verdict;
 final class Simulation {
     private static final long STEP_NANOS = 100_000;
     private static final long TICK_NANOS = 1_000_000;
+    static final Probe BUSY = new Busy();
+
+    final Scheduler scheduler;
+    final Map<String, Long> usedNanos = new HashMap<>();
+    private final List<Client> clients = new ArrayList<>();
+    private final Set<String> stubborn = new HashSet<>();
+    private final int nrCpus;
+    private long nrSteps;
+    long nowNanos = 1;
+
     /** Everybody always runs. */
-    static final Probe BUSY = new Probe() {
+    static class Busy implements Probe {
         @Override
         public boolean wantsCpu(Job job) {
             return true;
@@ -23,15 +33,7 @@ final class Simulation {
         public boolean hasRun(Job job) {
             return true;
         }
-    };
-
-    final Scheduler scheduler;
-    final Map<String, Long> usedNanos = new HashMap<>();
-    private final List<Client> clients = new ArrayList<>();
-    private final Set<String> stubborn = new HashSet<>();
-    private final int nrCpus;
-    private long nrSteps;
-    long nowNanos = 1;
+    }
 
     /** One client: the class whose requests it sends, and how much CPU each takes. */
     private final class Client {

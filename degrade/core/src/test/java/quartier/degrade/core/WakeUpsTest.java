@@ -57,17 +57,7 @@ class WakeUpsTest {
         long nowNanos = 1;
         for (int request = 0; request < 400; request++) {
             long lateNanos = request % 2 * 4 * MS;
-            scheduler.tick(nowNanos, new Probe() {
-                @Override
-                public boolean wantsCpu(Job job) {
-                    return true;
-                }
-
-                @Override
-                public boolean hasRun(Job job) {
-                    return true;
-                }
-
+            scheduler.tick(nowNanos, new Simulation.Busy() {
                 @Override
                 public long lateNanos() {
                     return lateNanos;
