@@ -32,10 +32,18 @@ final class Controller {
         probe.setLateNanos(System.nanoTime() - untilNanos);
     }
 
+    private void lookAtCpus() {
+        long nowNanos = System.nanoTime();
+        if (probe.cpuIdle().isToLook(nowNanos) && dispatcher.settings().permitsMayGrow()) {
+            probe.cpuIdle().look(nowNanos, Runtime.getRuntime().availableProcessors());
+        }
+    }
+
     private void run() {
         int nrFaults = 0;
         while (!thread.isToldToEnd()) {
             try {
+                lookAtCpus();
                 long nextNanos = dispatcher.tick(probe);
                 if (nextNanos > 0) {
                     sleep(nextNanos);

@@ -1,9 +1,8 @@
 package quartier.degrade.agent;
 
-import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
-import java.util.function.DoubleSupplier;
+import quartier.degrade.core.Idle;
 import quartier.degrade.core.Job;
 import quartier.degrade.core.Probe;
 
@@ -17,7 +16,7 @@ final class ThreadProbe implements Probe {
     private static final long RUN_NANOS = 50_000;
 
     private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
-    private final DoubleSupplier load = load();
+    private final CpuIdle cpuIdle = CpuIdle.ofThisMachine();
     private long lateNanos = -1;
 
     @Override
@@ -50,20 +49,13 @@ final class ThreadProbe implements Probe {
         return lateNanos;
     }
 
-    @Override
-    public double idlePart() {
-        double busyPart = load.getAsDouble();
-        return busyPart < 0 ? Double.NaN : 1 - busyPart;
+    CpuIdle cpuIdle() {
+        return cpuIdle;
     }
 
-    /** Of the machine or, in one, of the container. Negative where that is not known: before the first time, or without the module. */
-    private static DoubleSupplier load() {
-        try {
-            OperatingSystemMXBean system = ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class);
-            return system == null ? () -> -1 : system::getCpuLoad;
-        } catch (LinkageError missing) {
-            return () -> -1;
-        }
+    @Override
+    public Idle idle() {
+        return cpuIdle.last();
     }
 
     private static long elapsedNanos(Job job) {

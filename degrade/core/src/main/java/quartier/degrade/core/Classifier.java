@@ -19,6 +19,19 @@ final class Classifier {
         return queues.get(queues.size() - 1);
     }
 
+    /** Whether a request that was put into this class may be of another once its handler is known. */
+    boolean isUnsure(RunQueue queue) {
+        for (RunQueue before : queues) {
+            if (before == queue) {
+                break;
+            }
+            if (!before.workClass().rule().handlers().isEmpty()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** A class that comes before this one and asks for the handler, which was not known before; else this one. */
     RunQueue queue(Request handled, RunQueue before) {
         for (RunQueue queue : queues) {

@@ -12,7 +12,7 @@ import quartier.degrade.core.Job.State;
 import quartier.degrade.core.Scheduler.Verdict;
 import quartier.degrade.core.policy.Aim;
 
-/** The scheduler among threads: one lock, held for microseconds, and each waiting thread parked. */
+/** The scheduler among threads: one lock, held as long as a decision takes, and each waiting thread parked. */
 public final class Dispatcher {
     /** A controller whose last tick is older is taken for dead: everybody runs. */
     public static final long PULSE_MAX_NANOS = 250_000_000;
@@ -130,6 +130,11 @@ public final class Dispatcher {
                 scheduler.move(job, queue, clock.getAsLong());
                 return null;
             });
+        } else if (job.unsure) {
+            locked(() -> {
+                scheduler.stay(job, clock.getAsLong());
+                return null;
+            });
         }
     }
 
@@ -209,9 +214,9 @@ public final class Dispatcher {
         return locked(scheduler::settings);
     }
 
-    /** What a request waits on average before it is seen, by how late threads run of late. */
+    /** What a request waits on average before it is seen, by how late threads were in the last second. */
     public long unseenWaitNanos() {
-        return locked(scheduler::unseenWaitNanos);
+        return locked(() -> scheduler.unseenWaitNanos(clock.getAsLong()));
     }
 
     /** How many there are now. */

@@ -39,6 +39,8 @@ public final class Job {
     long lookedNanos;
     int nrUnanswered;
     boolean begun;
+    /** Which class handles it, and so perhaps its own class, is not known yet. */
+    volatile boolean unsure;
     volatile State state = State.NEW;
     volatile boolean asked;
 
@@ -84,6 +86,7 @@ public final class Job {
     }
 
     void become(State newState, long nowNanos) {
+        queue.nrAway += (newState == State.AWAY ? 1 : 0) - (state == State.AWAY ? 1 : 0);
         state = newState;
         sinceNanos = nowNanos;
     }

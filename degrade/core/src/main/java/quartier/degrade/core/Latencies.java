@@ -23,9 +23,25 @@ public final class Latencies {
         private static final int NR_OCTAVES = 26;
         private static final int MICROSECOND_BITS = 10;
         private final int[] buckets = new int[NR_OCTAVES * BUCKETS_OF_OCTAVE];
+        /** There is nothing outside. */
+        private int first = buckets.length;
+        private int last = -1;
 
         void add(long nanos) {
-            buckets[bucket(nanos)]++;
+            int bucket = bucket(nanos);
+            buckets[bucket]++;
+            first = Math.min(first, bucket);
+            last = Math.max(last, bucket);
+        }
+
+        /** Adds what it counts to these, and gives how much that is. */
+        long addTo(int[] all) {
+            long nr = 0;
+            for (int bucket = first; bucket <= last; bucket++) {
+                all[bucket] += buckets[bucket];
+                nr += buckets[bucket];
+            }
+            return nr;
         }
 
         static int bucket(long nanos) {
@@ -103,17 +119,17 @@ public final class Latencies {
 
     /** Quantiles of the last ten seconds, in the order in which they are asked for, which is ascending; absent if there were none. */
     OptionalLong[] quantiles(long nowNanos, double... quantiles) {
+        OptionalLong[] found = new OptionalLong[quantiles.length];
+        Arrays.fill(found, OptionalLong.empty());
+        if (nr == 0) {
+            return found;
+        }
         moveTo(Math.max(second, Math.floorDiv(nowNanos, SECOND_NANOS)));
         int[] all = new int[Histogram.NR_OCTAVES * Histogram.BUCKETS_OF_OCTAVE];
         long nrAll = 0;
         for (Histogram each : seconds) {
-            for (int bucket = 0; each != null && bucket < all.length; bucket++) {
-                all[bucket] += each.buckets[bucket];
-                nrAll += each.buckets[bucket];
-            }
+            nrAll += each == null ? 0 : each.addTo(all);
         }
-        OptionalLong[] found = new OptionalLong[quantiles.length];
-        Arrays.fill(found, OptionalLong.empty());
         int bucket = 0;
         long nrBelow = 0;
         for (int at = 0; at < quantiles.length && nrAll > 0; at++) {

@@ -13,8 +13,8 @@ public interface Probe {
         return -1;
     }
 
-    /** The part of all CPU time since this was last asked that nobody used; NaN if that is not known. */
-    default double idlePart() {
-        return Double.NaN;
+    /** How idle CPUs were when it was last looked; the same one until it is looked again. Null if it never was. */
+    default Idle idle() {
+        return null;
     }
 }

@@ -32,6 +32,10 @@ public final class RunQueue {
     int nrPresent;
     /** Parts of them that are on threads of their own. */
     int nrParts;
+    /** Of all of these, the ones that no thread has. */
+    int nrAway;
+    /** Those that may yet turn out to be of another class. */
+    int nrUnsure;
     /** Of those that wait, the ones that have not begun. */
     int nrQueued;
 
@@ -61,6 +65,11 @@ public final class RunQueue {
 
     public int nrPresent() {
         return nrPresent;
+    }
+
+    /** How many of it want CPUs, or may at any time. */
+    int nrHere() {
+        return nrPresent + nrParts - nrAway - nrUnsure;
     }
 
     void add(Job job, boolean isInTurn) {

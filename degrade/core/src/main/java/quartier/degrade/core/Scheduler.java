@@ -21,9 +21,8 @@ public final class Scheduler {
     /** A look at a thread says nothing before it had time to wake up. */
     private static final long LOOK_AFTER_NANOS = 1_000_000;
     private static final long LOOK_AGAIN_MAX_NANOS = 50_000_000;
-    /** A question that nobody answers slows down everybody at their points, so it is withdrawn for a while. */
-    private static final long ASK_NANOS = 1_000_000;
-    private static final int UNANSWERED_MAX = 4;
+    /** Who has not got to its handler by then is taken for what it seems to be. */
+    private static final long UNSURE_NANOS = 5_000_000;
     private static final long TICK_NANOS = 1_000_000;
     private static final long TICK_CALM_NANOS = 2_000_000;
 
@@ -34,13 +33,12 @@ public final class Scheduler {
     private final List<RunQueue> queues = new ArrayList<>();
     private final Set<Job> running = new LinkedHashSet<>();
     private final Set<Job> loose = new LinkedHashSet<>();
-    private final Set<Job> asked = new LinkedHashSet<>();
     private final List<Job> granted = new ArrayList<>();
+    private final Questions questions = new Questions();
     private final Company company = new Company();
     private final Permits permits = new Permits();
     private final WakeUps wakeUps = new WakeUps();
     private int nrWaiting;
-    private RunQueue free;
     private boolean open;
     private long nrOpened;
 
@@ -53,8 +51,7 @@ public final class Scheduler {
         settings = newSettings;
         policy = newSettings.policy().get();
         permits.configure(newSettings);
-        setFree(null);
-        company.startAgain(nowNanos);
+        company.end(nowNanos);
         for (WorkClass workClass : newSettings.classes()) {
             RunQueue queue = find(workClass.name());
             if (queue == null) {
@@ -89,7 +86,10 @@ public final class Scheduler {
 
     /** A job for a request on this thread. It is not there before it arrives. This alone may be called by any thread. */
     public Job job(Request request, Thread thread, long nowNanos) {
-        return new Job(classifier.queue(request), request, thread, nowNanos);
+        Classifier now = classifier;
+        Job job = new Job(now.queue(request), request, thread, nowNanos);
+        job.unsure = request.handler() == null && now.isUnsure(job.queue);
+        return job;
     }
 
     /** A job for a part of a request that runs on this thread. Also by any thread. */
@@ -102,6 +102,7 @@ public final class Scheduler {
         include(queue);
         queue.counts.arrived++;
         queue.nrPresent++;
+        queue.nrUnsure += job.unsure ? 1 : 0;
         if (!enforcing() && settings.mode() == Settings.Mode.DRY_RUN) {
             rehearse(queue);
         }
@@ -129,7 +130,7 @@ public final class Scheduler {
     public boolean claim(Job job) {
         boolean away = job.state == State.AWAY;
         if (away) {
-            job.state = State.NEW;
+            job.become(State.NEW, job.sinceNanos);
         }
         return away;
     }
@@ -137,6 +138,7 @@ public final class Scheduler {
     /** A job that was claimed goes on on this thread. */
     public Verdict resume(Job job, Thread thread, long nowNanos) {
         job.thread = thread;
+        lookWhoIsAlone(nowNanos);
         return goOn(job, nowNanos);
     }
 
@@ -179,6 +181,7 @@ public final class Scheduler {
     }
 
     private Verdict reject(Job job, long nowNanos) {
+        beSure(job);
         job.queue.counts.rejected++;
         job.queue.nrPresent--;
         job.request = null;
@@ -208,7 +211,7 @@ public final class Scheduler {
 
     /** A job at a yield point. Returns whether it runs on; else it is in its queue. */
     public boolean pass(Job job, long nowNanos) {
-        answer(job);
+        questions.answer(job);
         if (!ordering()) {
             return true;
         }
@@ -236,7 +239,7 @@ public final class Scheduler {
 
     /** A job that is asked cannot yield now. It is asked again later. */
     public void decline(Job job, long nowNanos) {
-        withdraw(job, nowNanos);
+        questions.withdraw(job, nowNanos);
     }
 
     public void leave(Job job, long nowNanos) {
@@ -244,6 +247,7 @@ public final class Scheduler {
             return;
         }
         remove(job, nowNanos);
+        beSure(job);
         job.become(State.DONE, nowNanos);
         if (job.part) {
             job.queue.nrParts--;
@@ -251,7 +255,7 @@ public final class Scheduler {
             job.request = null;
             job.queue.nrPresent--;
             job.queue.counts.completed++;
-            job.queue.latencies.add(nowNanos - job.arrivedNanos + wakeUps.beforeEntryNanos(), nowNanos);
+            job.queue.latencies.add(nowNanos - job.arrivedNanos + wakeUps.beforeEntryNanos(nowNanos), nowNanos);
         }
         grant(nowNanos);
     }
@@ -262,6 +266,7 @@ public final class Scheduler {
             leave(job, nowNanos);
         } else if (job.state != State.DONE) {
             remove(job, nowNanos);
+            beSure(job);
             job.become(State.AWAY, nowNanos);
             grant(nowNanos);
         }
@@ -290,6 +295,7 @@ public final class Scheduler {
             settle(job, nowNanos);
             job.sinceNanos = nowNanos;
         }
+        beSure(job);
         job.queue.counts.moved++;
         job.queue.nrPresent--;
         job.queue = queue;
@@ -297,6 +303,17 @@ public final class Scheduler {
         queue.counts.arrived++;
         queue.nrPresent++;
         lookWhoIsAlone(nowNanos);
+    }
+
+    /** A job that runs stays in its class now that its handler is known. */
+    public void stay(Job job, long nowNanos) {
+        beSure(job);
+        lookWhoIsAlone(nowNanos);
+    }
+
+    private void beSure(Job job) {
+        job.queue.nrUnsure -= job.unsure ? 1 : 0;
+        job.unsure = false;
     }
 
     /** A job that waits has waited as long as it may. */
@@ -326,7 +343,7 @@ public final class Scheduler {
 
     /** Takes a job out of wherever it is. Whoever calls this says what becomes of it. */
     private void remove(Job job, long nowNanos) {
-        answer(job);
+        questions.answer(job);
         loose.remove(job);
         if (running.remove(job)) {
             settle(job, nowNanos);
@@ -349,12 +366,6 @@ public final class Scheduler {
         job.queue.counts.heldNanos += heldNanos;
         job.turnNanos += heldNanos;
         policy.charge(job.queue, heldNanos);
-    }
-
-    private void answer(Job job) {
-        job.asked = false;
-        job.nrUnanswered = 0;
-        asked.remove(job);
     }
 
     /** Gives free permits to those whom the policy chooses. */
@@ -400,20 +411,20 @@ public final class Scheduler {
 
     /** Looks after everything that does not come by itself. To be called {@link #tickNanos} after the last time. */
     public void tick(long nowNanos, Probe probe) {
-        wakeUps.add(probe.lateNanos());
-        bury(running, nowNanos);
-        bury(loose, nowNanos);
+        wakeUps.add(probe.lateNanos(), nowNanos);
+        lookAfter(running, nowNanos);
+        lookAfter(loose, nowNanos);
         policy.tick(queues, nowNanos);
         lookWhoIsAlone(nowNanos);
+        permits.tick(nowNanos, nrWaiting > 0, probe);
         if (!ordering()) {
             return;
         }
-        permits.tick(nowNanos, nrWaiting > 0, probe);
         if (nrWaiting > 0) {
             lend(nowNanos, probe);
             running.forEach(job -> {
                 if (job.asked || nowNanos - job.sinceNanos >= settings.sliceNanos() && isToHandOn(job, nowNanos)) {
-                    ask(job, nowNanos);
+                    questions.ask(job, nowNanos);
                 }
             });
         }
@@ -433,10 +444,13 @@ public final class Scheduler {
         return next != null && (job.turnNanos >= turnNanos() || next != job.queue);
     }
 
-    /** What was begun on a thread that has ended is over. */
-    private void bury(Set<Job> jobs, long nowNanos) {
+    /** What was begun on a thread that has ended is over; what has run for long is what it seems to be. */
+    private void lookAfter(Set<Job> jobs, long nowNanos) {
         List<Job> dead = List.of();
         for (Job job : jobs) {
+            if (job.unsure && nowNanos - job.arrivedNanos >= UNSURE_NANOS) {
+                beSure(job);
+            }
             if (job.thread != null && job.thread.getState() == Thread.State.TERMINATED) {
                 dead = dead.isEmpty() ? new ArrayList<>() : dead;
                 dead.add(job);
@@ -453,7 +467,7 @@ public final class Scheduler {
             if (nowNanos - job.sinceNanos >= LOOK_AFTER_NANOS && !probe.wantsCpu(job)) {
                 each.remove();
                 settle(job, nowNanos);
-                answer(job);
+                questions.answer(job);
                 job.queue.counts.lent++;
                 job.become(State.LOOSE, nowNanos);
                 loose.add(job);
@@ -467,11 +481,11 @@ public final class Scheduler {
         for (Job job : loose) {
             long quietNanos = nowNanos - Math.max(job.sinceNanos, job.lookedNanos);
             if (job.asked) {
-                ask(job, nowNanos);
+                questions.ask(job, nowNanos);
             } else if (quietNanos >= lookAgainNanos(job, nowNanos)) {
                 job.lookedNanos = nowNanos;
                 if (probe.hasRun(job)) {
-                    ask(job, nowNanos);
+                    questions.ask(job, nowNanos);
                 }
             }
         }
@@ -481,25 +495,6 @@ public final class Scheduler {
     private long lookAgainNanos(Job job, long nowNanos) {
         long laterNanos = Math.min((nowNanos - job.sinceNanos) / 8, LOOK_AGAIN_MAX_NANOS);
         return Math.max(settings.sliceNanos(), laterNanos);
-    }
-
-    private void ask(Job job, long nowNanos) {
-        if (job.asked) {
-            if (nowNanos - job.askAgainNanos >= 0) {
-                withdraw(job, nowNanos);
-            }
-        } else if (job.nrUnanswered == 0 || nowNanos - job.askAgainNanos >= 0) {
-            job.asked = true;
-            job.askAgainNanos = nowNanos + ASK_NANOS;
-            asked.add(job);
-        }
-    }
-
-    private void withdraw(Job job, long nowNanos) {
-        job.asked = false;
-        asked.remove(job);
-        job.askAgainNanos = nowNanos + (ASK_NANOS << job.nrUnanswered);
-        job.nrUnanswered = Math.min(job.nrUnanswered + 1, UNANSWERED_MAX);
     }
 
     /** Lets everybody run who is there, and who comes, until {@link #close}. */
@@ -528,40 +523,15 @@ public final class Scheduler {
             loose.add(job);
         }
         running.clear();
-        List.copyOf(asked).forEach(this::answer);
+        questions.answerAll();
     }
 
-    /**
-     * Where one class is alone there may be nothing to order: then permits would only cost it time. When another comes, whoever
-     * runs without one is asked back.
-     */
+    /** Where a class has become free, whoever waits runs; where it is not any more, whoever runs is asked back by and by. */
     private void lookWhoIsAlone(long nowNanos) {
-        RunQueue alone = enforcing() ? company.alone(queues, nowNanos) : null;
-        RunQueue letGo = alone != null && needsNoOrder(alone) ? alone : null;
-        if (letGo == free) {
-            return;
-        }
-        setFree(letGo);
-        if (letGo == null) {
-            company.startAgain(nowNanos);
-        } else {
+        boolean changed = enforcing() ? company.look(queues, settings, policy, nowNanos) : company.end(nowNanos);
+        if (changed && company.isAnyFree()) {
             release(nowNanos);
         }
-    }
-
-    private void setFree(RunQueue queue) {
-        if (free != null) {
-            free.free = false;
-        }
-        free = queue;
-        if (free != null) {
-            free.free = true;
-        }
-    }
-
-    private boolean needsNoOrder(RunQueue alone) {
-        return alone.workClass().admission().isUnbounded()
-                && alone.nrPresent + alone.nrParts <= policy.nrFreeMax(alone, queues, settings.nrPermits());
     }
 
     private boolean enforcing() {
@@ -570,7 +540,7 @@ public final class Scheduler {
 
     /** Whether there is anything to order. */
     private boolean ordering() {
-        return enforcing() && free == null;
+        return enforcing() && !company.isAnyFree();
     }
 
     /** Those who have got a permit, or their freedom, since this was last asked: their threads are to be woken. */
@@ -584,7 +554,7 @@ public final class Scheduler {
     }
 
     public boolean anyAsked() {
-        return !asked.isEmpty();
+        return questions.any();
     }
 
     /** Whether there is anything that only a tick can do. */
@@ -622,8 +592,8 @@ public final class Scheduler {
         return queues;
     }
 
-    long unseenWaitNanos() {
-        return wakeUps.meanBeforeEntryNanos();
+    long unseenWaitNanos(long nowNanos) {
+        return wakeUps.meanBeforeEntryNanos(nowNanos);
     }
 
     int nrPermits() {

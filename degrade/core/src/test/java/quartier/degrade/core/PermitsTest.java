@@ -1,10 +1,10 @@
 package quartier.degrade.core;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.DoubleSupplier;
 import org.junit.jupiter.api.Test;
 import quartier.degrade.core.policy.Fair;
 
@@ -12,26 +12,44 @@ import quartier.degrade.core.policy.Fair;
 class PermitsTest {
     private static final long MS = 1_000_000;
 
+    private static final long TICK_NANOS = 2 * MS;
+    private static final long LOOK_NANOS = 200 * MS;
+
     private final Permits permits = new Permits();
-    private long nowNanos = 1;
+    /** Clocks may be below zero. */
+    private long nowNanos = -5_000_000 * MS;
+    private long lookedNanos = nowNanos;
+
+    /** Whoever looks at CPUs does so five times a second. */
+    private final class Cpus extends Simulation.Busy {
+        double idlePart;
+        private Idle last;
+
+        @Override
+        public Idle idle() {
+            if (nowNanos - lookedNanos >= LOOK_NANOS) {
+                last = new Idle(idlePart, nowNanos - lookedNanos);
+                lookedNanos = nowNanos;
+            }
+            return last;
+        }
+    }
+
+    private final Cpus cpus = new Cpus();
 
     private static Settings settings(boolean mayGrow) {
         return new Settings(3, mayGrow, 2 * MS, 1000 * MS, Settings.Mode.ON, Fair::new, List.of(WorkClass.plain("all")));
     }
 
-    private static Probe probe(DoubleSupplier idlePart) {
-        return new Simulation.Busy() {
-            @Override
-            public double idlePart() {
-                return idlePart.getAsDouble();
-            }
-        };
+    private int after(long millis, boolean anyWaits, double idlePart) {
+        return after(millis, anyWaits, idlePart, TICK_NANOS);
     }
 
-    private int after(long millis, boolean anyWaits, double idlePart) {
-        for (long ms = 0; ms < millis; ms += 2) {
-            nowNanos += 2 * MS;
-            permits.tick(nowNanos, anyWaits, probe(() -> idlePart));
+    private int after(long millis, boolean anyWaits, double idlePart, long tickNanos) {
+        cpus.idlePart = idlePart;
+        for (long nanos = 0; nanos < millis * MS; nanos += tickNanos) {
+            nowNanos += tickNanos;
+            permits.tick(nowNanos, anyWaits, cpus);
         }
         return permits.nr();
     }
@@ -54,39 +72,56 @@ class PermitsTest {
         assertEquals(3, after(10_000, true, 0.9));
     }
 
-    @Test
-    void whatWasIdleWhileNobodyLookedDoesNotCount() {
-        permits.configure(settings(true));
-        for (int step = 0; step < 10; step++) {
-            nowNanos += 5000 * MS;
-            permits.tick(nowNanos, true, probe(() -> 0.9));
+    /** Ticks come every 2 ms while anybody waits, and ten times a second else: it is time that counts, not ticks. */
+    private void bursts(int nr) {
+        for (int burst = 0; burst < nr; burst++) {
+            after(60, true, 0.4);
+            after(2, false, 0.4);
+            after(100, false, 0.4, 100 * MS);
         }
+    }
+
+    @Test
+    void whatComesInBurstsIsIdleInBetween() {
+        permits.configure(settings(true));
+        bursts(100);
         assertEquals(3, permits.nr());
+    }
+
+    @Test
+    void whatOnceWasNeededIsNotKeptForEver() {
+        permits.configure(settings(true));
+        assertEquals(24, after(5000, true, 0.2));
+        assertTrue(after(6000, false, 0.9, 100 * MS) < 24, "nobody wants them");
+        assertEquals(3, after(40_000, false, 0.9, 100 * MS));
+        assertEquals(24, after(5000, true, 0.2));
+        bursts(300);
+        assertEquals(3, permits.nr(), "CPUs are idle between bursts only");
     }
 
     @Test
     void whoeverHasOneTooManyHandsItOnAfterItsSlice() {
         Settings settings = settings(true);
         Scheduler scheduler = new Scheduler(settings);
-        double[] idlePart = {0.5};
+        cpus.idlePart = 0.5;
         List<Job> jobs = new ArrayList<>();
         for (int nr = 0; nr < 8; nr++) {
             jobs.add(scheduler.job(Simulation.requestOf("/"), null, nowNanos));
             scheduler.arrive(jobs.get(nr), nowNanos);
         }
-        run(scheduler, jobs, 300, idlePart);
+        run(scheduler, jobs, 300);
         assertEquals(4, scheduler.nrRunning());
-        idlePart[0] = 0;
-        run(scheduler, jobs, 300, idlePart);
+        cpus.idlePart = 0;
+        run(scheduler, jobs, 300);
         assertEquals(3, scheduler.nrPermits());
         assertEquals(3, scheduler.nrRunning());
     }
 
     /** All of them come by a yield point all the time. */
-    private void run(Scheduler scheduler, List<Job> jobs, long millis, double[] idlePart) {
+    private void run(Scheduler scheduler, List<Job> jobs, long millis) {
         for (long ms = 0; ms < millis; ms += 2) {
             nowNanos += 2 * MS;
-            scheduler.tick(nowNanos, probe(() -> idlePart[0]));
+            scheduler.tick(nowNanos, cpus);
             jobs.stream().filter(Job::asked).forEach(job -> scheduler.pass(job, nowNanos));
         }
     }

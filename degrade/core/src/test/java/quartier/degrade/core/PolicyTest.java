@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static quartier.degrade.core.Simulation.classFor;
 
 import java.util.List;
+import java.util.Map;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import quartier.degrade.core.WorkClass.Admission;
@@ -146,7 +147,30 @@ class PolicyTest {
         assertFalse(isOutOfReach(simulation), "not yet");
         assertTrue(isOutOfReach(simulation.run(5 * S)));
         simulation.stopClients("light");
+        assertFalse(isOutOfReach(simulation.run(2 * S)), "nobody is there who could miss it");
         assertFalse(isOutOfReach(simulation.clients(1, "light", MS / 2).run(5 * S)), "one alone keeps it");
+    }
+
+    @Test
+    void whileNobodyElseIsThereNoShareIsMoved() {
+        Target target = Target.protect("light", 20 * MS);
+        Simulation simulation = simulation(() -> target, classFor("light"), classFor("heavy"));
+        double before = target.othersShare();
+        simulation.clients(30, "light", 4 * MS).run(20 * S);
+        assertFalse(simulation.report("light").isFree(), "it misses its target");
+        assertEquals(before, target.othersShare());
+        assertTrue(isOutOfReach(simulation), "nobody can help it");
+    }
+
+    @Test
+    void whatIsSlowAndWhatIsFastIsHeldAlike() {
+        Simulation slow = overload(() -> Target.protect("heavy", 2 * S), classFor("light"), classFor("heavy")).run(30 * S);
+        assertEquals(2000, slow.p95Millis("heavy"), 200);
+        Simulation fast = simulation(() -> Target.protect("light", 15 * MS), classFor("light"), classFor("heavy"))
+                .clients(30, "light", MS / 2)
+                .clients(40, "heavy", 40 * MS)
+                .run(30 * S);
+        assertEquals(15, fast.p95Millis("light"), 1.5);
     }
 
     @Test
@@ -187,6 +211,58 @@ class PolicyTest {
         simulation.stopClients("heavy");
         simulation.run(3 * S);
         assertTrue(simulation.report("light").isFree(), "alone again");
+    }
+
+    @Test
+    void whoeverComesAgainIsAsAloneAsBefore() {
+        Simulation simulation = simulation(() -> Target.protect("light", 200 * MS), classFor("light"), classFor("heavy"))
+                .clients(5, "light", 4 * MS)
+                .run(2 * S);
+        simulation.stopClients("light");
+        simulation.run(S / 2).clients(5, "light", 4 * MS).run(MS);
+        assertTrue(simulation.report("light").isFree());
+    }
+
+    /** Until its handler is known each request is of the class that asks for none. */
+    @Test
+    void whoeverIsAloneByItsHandlersIsToo() {
+        Rule byHandler = new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.Light")));
+        WorkClass light = new WorkClass("light", byHandler, 1, 0, 0, Admission.UNBOUNDED);
+        Scheduler scheduler = new Scheduler(
+                new Settings(2, 2 * MS, S, Settings.Mode.ON, Weighted::new, List.of(light, WorkClass.plain("rest"))));
+        Job job = handled(scheduler, "x.Light", 0);
+        // No thread has it, so it wants no CPU.
+        Job away = handled(scheduler, "x.Rest", 0);
+        scheduler.depart(away, 1);
+        scheduler.tick(1, Simulation.BUSY);
+        long nowNanos = 2 * S;
+        scheduler.leave(job, nowNanos);
+        job = handled(scheduler, "x.Light", nowNanos);
+        assertTrue(scheduler.queues().get(0).isFree());
+        Job unsure = arrive(scheduler, "rest", nowNanos);
+        assertTrue(scheduler.queues().get(0).isFree(), "it may be a light one");
+        scheduler.tick(nowNanos + 100 * MS, Simulation.BUSY);
+        assertFalse(scheduler.queues().get(0).isFree());
+        scheduler.leave(unsure, nowNanos + 101 * MS);
+        scheduler.leave(job, nowNanos + 101 * MS);
+        handled(scheduler, "x.Light", nowNanos + 102 * MS);
+        nowNanos += 2 * S;
+        handled(scheduler, "x.Light", nowNanos);
+        assertTrue(scheduler.queues().get(0).isFree());
+        assertTrue(scheduler.claim(away));
+        scheduler.resume(away, null, nowNanos);
+        assertFalse(scheduler.queues().get(0).isFree(), "who comes back is company");
+    }
+
+    private static Job handled(Scheduler scheduler, String handler, long nowNanos) {
+        Job job = arrive(scheduler, "rest", nowNanos);
+        RunQueue queue = scheduler.queue(job, handler);
+        if (queue == job.queue) {
+            scheduler.stay(job, nowNanos);
+        } else {
+            scheduler.move(job, queue, nowNanos);
+        }
+        return job;
     }
 
     @Test

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
 import net.jqwik.api.Arbitraries;
 import net.jqwik.api.Arbitrary;
 import net.jqwik.api.Example;
@@ -41,8 +42,10 @@ class SchedulerPropertyTest {
                 () -> Target.curve("a", "b", Curve.level(7 * MS)));
     }
 
+    /** Whoever is of one of these may turn out to be of the first. */
     private static List<WorkClass> classes(int queueMax) {
         return List.of(
+                classFor("named", new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.Y")))),
                 Simulation.classFor("a").withWeight(3).withPriority(2),
                 Simulation.classFor("b").withMinimumShare(0.1)
                         .withAdmission(new WorkClass.Admission(queueMax, 3 * MS, 503, 1)),
@@ -132,6 +135,8 @@ class SchedulerPropertyTest {
                 }
             } else if (event < 124 && !job.part) {
                 scheduler.complete(job, nowNanos);
+            } else if (event < 127 && atWork) {
+                scheduler.stay(job, nowNanos);
             } else if (!job.part && isMixed()) {
                 List<RunQueue> queues = scheduler.queues();
                 scheduler.move(job, queues.get(random.nextInt(queues.size())), nowNanos);
@@ -165,7 +170,9 @@ class SchedulerPropertyTest {
             List<RunQueue> free = scheduler.queues().stream().filter(RunQueue::isFree).toList();
             if (!free.isEmpty()) {
                 assertEquals(0, nrRunning + scheduler.nrWaiting(), "nobody needs a permit");
-                assertTrue(jobs.stream().allMatch(job -> job.queue == free.get(0)), "it is alone");
+                boolean isAlone = jobs.stream()
+                        .allMatch(job -> job.queue == free.get(0) || job.unsure || job.state() == State.AWAY);
+                assertTrue(isAlone, "it is alone");
                 nrFree++;
             } else if (enforcing) {
                 RunQueue kept = scheduler.policy().keepsOneFor(scheduler.queues());
@@ -179,6 +186,11 @@ class SchedulerPropertyTest {
             assertEquals(jobs.stream().filter(job -> !job.part).count(), nrPresent);
             long nrParts = scheduler.queues().stream().mapToLong(queue -> queue.nrParts).sum();
             assertEquals(jobs.stream().filter(job -> job.part).count(), nrParts);
+            for (RunQueue queue : scheduler.queues()) {
+                Supplier<Stream<Job>> its = () -> jobs.stream().filter(job -> job.queue == queue);
+                assertEquals(its.get().filter(job -> job.unsure).count(), queue.nrUnsure);
+                assertEquals(its.get().filter(job -> job.state() == State.AWAY).count(), queue.nrAway);
+            }
             assertTrue(scheduler.queues().stream().allMatch(queue -> queue.nrQueued >= 0
                     && queue.nrQueued <= queue.nrWaiting()));
             assertEquals(jobs.stream().anyMatch(Job::asked), scheduler.anyAsked());

@@ -15,18 +15,18 @@ class WakeUpsTest {
     @Test
     void whereNothingIsKnownNothingIsAdded() {
         WakeUps wakeUps = new WakeUps();
-        assertEquals(0, wakeUps.beforeEntryNanos());
-        wakeUps.add(-5);
-        assertEquals(0, wakeUps.meanBeforeEntryNanos(), "whoever was woken was not late");
+        assertEquals(0, wakeUps.beforeEntryNanos(1));
+        wakeUps.add(-5, 1);
+        assertEquals(0, wakeUps.meanBeforeEntryNanos(1), "whoever was woken was not late");
     }
 
     @Test
     void whatTimersTakeInAnyCaseIsNoWait() {
         WakeUps wakeUps = new WakeUps();
         for (int tick = 0; tick < 500; tick++) {
-            wakeUps.add(60_000);
+            wakeUps.add(60_000, tick * 2 * MS);
         }
-        assertEquals(0, wakeUps.beforeEntryNanos());
+        assertEquals(0, wakeUps.beforeEntryNanos(1000 * MS));
     }
 
     @Test
@@ -39,14 +39,30 @@ class WakeUpsTest {
         long greatest = 0;
         int nr = 20_000;
         for (int tick = 0; tick < nr; tick++) {
-            wakeUps.add(random.nextLong(3 * MS));
-            long nanos = wakeUps.beforeEntryNanos();
+            wakeUps.add(random.nextLong(3 * MS), tick * 2 * MS);
+            long nanos = wakeUps.beforeEntryNanos(tick * 2 * MS);
             sum += nanos;
             greatest = Math.max(greatest, nanos);
         }
         assertEquals(3.0, sum / (double) nr / MS, 0.15);
         assertTrue(greatest > 5 * MS && greatest <= 6 * MS, "both may be late: " + greatest);
-        assertEquals(3.0, wakeUps.meanBeforeEntryNanos() / (double) MS, 0.7);
+        assertEquals(3.0, wakeUps.meanBeforeEntryNanos(nr * 2 * MS) / (double) MS, 0.7);
+    }
+
+    @Test
+    void whatIsLongAgoOrNoWaitForCpusDoesNotCount() {
+        WakeUps wakeUps = new WakeUps();
+        wakeUps.add(0, 1);
+        wakeUps.add(9 * MS, 2);
+        wakeUps.add(10_000 * MS, 3);
+        assertEquals(9 * MS, wakeUps.meanBeforeEntryNanos(900 * MS), "whoever stops the JVM is not its load");
+        assertEquals(0, wakeUps.meanBeforeEntryNanos(1100 * MS));
+        // At rest it is looked ten times a second.
+        for (int look = 0; look < 10; look++) {
+            wakeUps.add(0, (1100 + look * 100) * MS);
+        }
+        assertEquals(0, wakeUps.meanBeforeEntryNanos(2100 * MS));
+        assertEquals(0, wakeUps.beforeEntryNanos(2100 * MS));
     }
 
     /** A request of 10 ms: half of the time, threads wake up at once, and half of it 4 ms late. */

@@ -17,9 +17,11 @@ import quartier.degrade.core.RunQueue;
  */
 public final class Target implements Policy {
     private static final long STEP_NANOS = 100_000_000;
-    private static final long STEP_NANOS_MAX = 500_000_000;
-    /** What ends sooner after a step had begun before it, and does not say much about it. */
+    /** A step has this many latencies in it: what ends soon after the one before had begun before that. */
     private static final double STEP_LATENCIES = 1.5;
+    /** But for this it is over at some time, with as few requests as there were. */
+    private static final long STEP_NANOS_MAX = 500_000_000;
+    private static final long STEP_NANOS_OF_SLOW_MAX = 5_000_000_000L;
     private static final int STEP_COMPLETIONS = 20;
     /** The others' share at least: what never gets a CPU holds its thread and its memory for ever. */
     private static final double SHARE_MIN = 0.02;
@@ -43,8 +45,9 @@ public final class Target implements Policy {
     private static final double STEP_UP_MAX = 2;
     private static final double STEP_DOWN_MAX = 0.85;
     private static final double QUANTILE = 0.95;
-    /** For each request. Slow beside the steps. */
+    /** For each request, of which one step has no more than so many: 6 % at most, while a step goes by the {@link #GAIN}. */
     private static final double CORRECTION = 0.003;
+    private static final int CORRECTION_NR_MAX = 20;
     private static final double AIMED_PART_MIN = 0.7;
     private static final double AIMED_PART_MAX = 1.1;
     private static final double LAG_MAX_NANOS = 5e6;
@@ -75,6 +78,8 @@ public final class Target implements Policy {
     /** Whether it has been free since the last step, and how many such steps in a row missed the target. */
     private boolean wasFree;
     private int nrFreeMisses;
+    /** Whether others were here since the last step: else their share says nothing. */
+    private boolean wasInCompany;
     /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
     private long presentUntilNanos = Long.MIN_VALUE;
     private long nrAtTick;
@@ -145,7 +150,8 @@ public final class Target implements Policy {
         amongOthers.tick(all, nowNanos);
         RunQueue own = find(all, protectedClass);
         RunQueue loading = loadClass == null ? null : find(all, loadClass);
-        if (loading != null) {
+        boolean isFirst = steppedNanos == Long.MIN_VALUE;
+        if (loading != null && !isFirst) {
             load += (1 - Math.exp((tickedNanos - nowNanos) / LOAD_NANOS)) * (loading.nrPresent() - load);
         }
         tickedNanos = nowNanos;
@@ -157,41 +163,52 @@ public final class Target implements Policy {
         if (own == null) {
             return;
         }
-        wasFree &= own.isFree();
-        if (steppedNanos == Long.MIN_VALUE) {
+        if (isFirst) {
             restart(own, nowNanos);
         }
-        long elapsedNanos = nowNanos - steppedNanos;
-        boolean enough = own.latencies().nr() - nrAtStep >= STEP_COMPLETIONS && elapsedNanos >= stepNanos;
-        if (enough || elapsedNanos >= STEP_NANOS_MAX) {
+        wasFree &= own.isFree();
+        wasInCompany |= all.stream().anyMatch(queue -> queue != own && queue.nrPresent() > 0);
+        if (isStepOver(own, nowNanos - steppedNanos)) {
             step(all, own, nowNanos);
             restart(own, nowNanos);
         }
     }
 
+    private boolean isStepOver(RunQueue own, long elapsedNanos) {
+        boolean saysEnough = own.latencies().nr() - nrAtStep >= STEP_COMPLETIONS;
+        // What has not ended counts as soon as it is late.
+        boolean saysNothing = own.nrPresent() == 0 || ageIfLate(own, tickedNanos) > 0;
+        return elapsedNanos >= (saysEnough ? stepNanos : saysNothing ? STEP_NANOS_MAX : Math.max(stepNanos, STEP_NANOS_MAX));
+    }
+
     private void restart(RunQueue own, long nowNanos) {
         steppedNanos = nowNanos;
         wasFree = own.isFree();
+        wasInCompany = false;
         nrAtStep = own.latencies().nr();
     }
 
     private void step(List<RunQueue> all, RunQueue own, long nowNanos) {
         OptionalLong measured = own.latencies().quantileAfter(QUANTILE, nrAtStep);
-        long latencyNanos = measured.orElse(0);
-        if (own.nrWaiting() > 0) {
-            // What has not ended yet counts as soon as it is late: else a class that is shut out looks well.
-            latencyNanos = Math.max(latencyNanos, ageIfLate(own, nowNanos));
-        }
+        // Else a class that is shut out looks well.
+        long latencyNanos = Math.max(measured.orElse(0), ageIfLate(own, nowNanos));
+        boolean atLeast = othersShare <= SHARE_MIN || !wasInCompany;
+        boolean misses = atLeast && latencyNanos > MISSES_ABOVE * targetNanos;
+        missesSinceNanos = misses ? Math.min(missesSinceNanos, nowNanos) : Long.MAX_VALUE;
         if (latencyNanos == 0) {
             return;
         }
+        stepNanos = Math.min(Math.max(STEP_NANOS, (long) (STEP_LATENCIES * latencyNanos)), STEP_NANOS_OF_SLOW_MAX);
         nrFreeMisses = wasFree && latencyNanos > targetNanos ? nrFreeMisses + 1 : 0;
         if (nrFreeMisses == FREE_MISSES_MAX) {
             inOrderUntilNanos = nowNanos + IN_ORDER_NANOS;
         }
-        stepNanos = Math.max(STEP_NANOS, (long) (STEP_LATENCIES * latencyNanos));
-        boolean misses = othersShare <= SHARE_MIN && latencyNanos > MISSES_ABOVE * targetNanos;
-        missesSinceNanos = misses ? Math.min(missesSinceNanos, nowNanos) : Long.MAX_VALUE;
+        if (wasInCompany) {
+            share(all, own, latencyNanos);
+        }
+    }
+
+    private void share(List<RunQueue> all, RunQueue own, long latencyNanos) {
         double factor = Math.pow(latencyNanos / (targetNanos * aimedPart), GAIN);
         boolean wanted = all.stream().anyMatch(queue -> queue != own && queue.nrWaiting() > 0);
         if (factor < 1 && !wanted) {
@@ -203,7 +220,7 @@ public final class Target implements Policy {
         double ownShare = (1 - othersShare) * Math.min(Math.max(factor, STEP_DOWN_MAX), STEP_UP_MAX);
         othersShare = Math.min(Math.max(1 - ownShare, SHARE_MIN), SHARE_MAX);
         if (othersShare < SHARE_OF_STUBBORN) {
-            keepsUntilNanos = nowNanos + KEEPS_NANOS;
+            keepsUntilNanos = tickedNanos + KEEPS_NANOS;
         }
     }
 
@@ -213,7 +230,7 @@ public final class Target implements Policy {
      */
     private void correct(RunQueue own) {
         double missed = own.latencies().partAbove(targetNanos, nrAtStep);
-        double nr = own.latencies().nr() - nrAtStep;
+        long nr = Math.min(own.latencies().nr() - nrAtStep, CORRECTION_NR_MAX);
         if (nr > 0) {
             double part = aimedPart * Math.exp(CORRECTION * nr * (1 - QUANTILE - missed));
             aimedPart = Math.min(Math.max(part, AIMED_PART_MIN), AIMED_PART_MAX);
@@ -221,7 +238,7 @@ public final class Target implements Policy {
     }
 
     private long ageIfLate(RunQueue own, long nowNanos) {
-        long ageNanos = nowNanos - own.headArrivedNanos();
+        long ageNanos = own.nrWaiting() == 0 ? 0 : nowNanos - own.headArrivedNanos();
         return ageNanos > 2 * targetNanos ? ageNanos : 0;
     }
 

@@ -1,0 +1,142 @@
+package quartier.degrade.agent;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.BitSet;
+import java.util.List;
+import quartier.degrade.core.Idle;
+
+/**
+ * How idle the CPUs are that this process may use: by the kernel's count of each (proc_stat(5), idle and iowait), and, where a quota or
+ * the JVM's own option leaves it fewer, not more than these would be. Whoever was throttled had nothing idle, whatever the CPUs were.
+ */
+final class CpuIdle {
+    /** USER_HZ, in which /proc counts on every machine with a JVM. */
+    private static final long TICK_NANOS = 10_000_000;
+    static final long LOOK_NANOS = 200_000_000;
+    /** A look so long ago says nothing about now. */
+    private static final long STALE_NANOS = 2 * LOOK_NANOS;
+
+    private static final int USER_AT = 11;
+    private static final int SYSTEM_AT = 12;
+    private static final int IDLE_AT = 4;
+    private static final int IO_WAIT_AT = 5;
+
+    /** What has been counted since some beginning. */
+    private record Counted(long idleNanos, int nrCpus, long usedNanos, long nrThrottled) {}
+
+    private final Path proc;
+    private final List<Path> throttleCounts;
+    private Counted counted;
+    private long lookedNanos;
+    private Idle last;
+
+    CpuIdle(Path proc, Path controlGroups) {
+        this.proc = proc;
+        this.throttleCounts = ControlGroups.ofSelf(proc, controlGroups);
+    }
+
+    static CpuIdle ofThisMachine() {
+        return new CpuIdle(Path.of("/proc"), Path.of("/sys/fs/cgroup"));
+    }
+
+    /** What the last look said; null before the first one. */
+    Idle last() {
+        return last;
+    }
+
+    boolean isToLook(long nowNanos) {
+        return last == null || nowNanos - lookedNanos >= LOOK_NANOS;
+    }
+
+    /** Reads files: under no lock. */
+    void look(long nowNanos, int nrCpusOfJvm) {
+        long forNanos = nowNanos - lookedNanos;
+        Counted before = counted;
+        counted = count();
+        lookedNanos = nowNanos;
+        boolean isKnown = before != null && counted != null && forNanos <= STALE_NANOS;
+        last = new Idle(isKnown ? part(before, counted, forNanos, nrCpusOfJvm) : Double.NaN, forNanos);
+    }
+
+    private static double part(Counted before, Counted now, long forNanos, int nrCpusOfJvm) {
+        if (now.nrCpus != before.nrCpus) {
+            return Double.NaN;
+        }
+        if (now.nrThrottled > before.nrThrottled) {
+            return 0;
+        }
+        int nrCpus = Math.min(now.nrCpus, nrCpusOfJvm);
+        double allNanos = (double) nrCpus * forNanos;
+        double unusedNanos = allNanos - (now.usedNanos - before.usedNanos);
+        double idleNanos = Math.min(now.idleNanos - before.idleNanos, unusedNanos);
+        return Math.min(Math.max(idleNanos / allNanos, 0), 1);
+    }
+
+    /** Null where the kernel does not say. */
+    private Counted count() {
+        try {
+            BitSet allowed = allowed();
+            long idleTicks = 0;
+            int nrCpus = 0;
+            for (String line : lines("stat")) {
+                String[] fields = line.split(" ");
+                // The first line is of all CPUs together; each has one of its own.
+                if (fields[0].length() > 3 && fields[0].startsWith("cpu") && allowed.get(Integer.parseInt(fields[0].substring(3)))) {
+                    idleTicks += Long.parseLong(fields[IDLE_AT]) + Long.parseLong(fields[IO_WAIT_AT]);
+                    nrCpus++;
+                }
+            }
+            boolean allThere = nrCpus > 0 && nrCpus == allowed.cardinality();
+            return allThere ? new Counted(idleTicks * TICK_NANOS, nrCpus, usedNanos(), nrThrottled()) : null;
+        } catch (IOException | RuntimeException unknown) {
+            return null;
+        }
+    }
+
+    private List<String> lines(String file) throws IOException {
+        return Files.readAllLines(proc.resolve(file), StandardCharsets.ISO_8859_1);
+    }
+
+    /** The CPUs on which the kernel lets this process run. */
+    private BitSet allowed() throws IOException {
+        String prefix = "Cpus_allowed_list:";
+        for (String line : lines("self/status")) {
+            if (line.startsWith(prefix)) {
+                return cpuList(line.substring(prefix.length()).trim());
+            }
+        }
+        throw new IOException("no " + prefix);
+    }
+
+    /** As the kernel writes it: {@code 0-3,8}. */
+    static BitSet cpuList(String text) {
+        BitSet cpus = new BitSet();
+        for (String range : text.split(",")) {
+            String[] ends = range.split("-");
+            cpus.set(Integer.parseInt(ends[0]), Integer.parseInt(ends[ends.length - 1]) + 1);
+        }
+        return cpus;
+    }
+
+    private long usedNanos() throws IOException {
+        String line = lines("self/stat").get(0);
+        // The name before it is in brackets, and may have brackets and spaces in it.
+        String[] fields = line.substring(line.lastIndexOf(')') + 2).split(" ");
+        return (Long.parseLong(fields[USER_AT]) + Long.parseLong(fields[SYSTEM_AT])) * TICK_NANOS;
+    }
+
+    private long nrThrottled() throws IOException {
+        long nr = 0;
+        for (Path counts : throttleCounts) {
+            for (String line : Files.readAllLines(counts)) {
+                if (line.startsWith("nr_throttled ")) {
+                    nr += Long.parseLong(line.substring(line.indexOf(' ') + 1).trim());
+                }
+            }
+        }
+        return nr;
+    }
+}
