@@ -6,6 +6,7 @@ mod drawing;
 mod table;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -219,6 +220,14 @@ impl Experiment {
         })
     }
 
+    /// Requests that were answered, of both classes. `None`: not counted.
+    fn answers(&self, pace: &str, variant: &str, heavy: u32, round: u32) -> Option<u64> {
+        let of = |class: &'static str| {
+            self.runs(pace, variant, class, heavy).find(|run| run.round == round)
+        };
+        Some(of("light")?.answered + of("heavy").map_or(0, |run| run.answered))
+    }
+
     /// Work that was of use: CPU seconds of answered requests, of both classes, each second. `None`: not counted.
     fn useful(&self, pace: &str, variant: &str, heavy: u32, round: u32) -> Option<f64> {
         let of = |class: &str, cost: f64| {
@@ -286,11 +295,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             "there is no variant {variant}: {VARIANTS:?}"
         );
     }
+    let variants = possible(&args.variants)?;
     let bench = Workspace::load()?.root.join("degrade/bench");
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
     let slice = args.out.join("slice.py");
     fs::write(&slice, SLICE).context("cannot write to the folder for results")?;
-    let status = command(args, &bench, &counted, &slice)?
+    let status = command(args, &variants, &bench, &counted, &slice)?
         .stdin(Stdio::null())
         .status()
         .context("cannot run java: is there a JDK?")?;
@@ -299,7 +309,24 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     keep(args, &fs::read_to_string(&counted)?)
 }
 
-fn command(args: &Args, bench: &Path, counted: &Path, slice: &Path) -> anyhow::Result<Command> {
+/// Only root's JVMs take notice of their threads' priorities.
+fn possible(variants: &[String]) -> anyhow::Result<Vec<&str>> {
+    let is_root = fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() == 0;
+    let is_possible = |variant: &&str| is_root || *variant != "priorities";
+    let possible: Vec<_> = variants.iter().map(String::as_str).filter(is_possible).collect();
+    if possible.len() < variants.len() {
+        eprintln!("without priorities: Java's thread priorities have no effect but for root; run it as root to compare them");
+    }
+    Ok(possible)
+}
+
+fn command(
+    args: &Args,
+    variants: &[&str],
+    bench: &Path,
+    counted: &Path,
+    slice: &Path,
+) -> anyhow::Result<Command> {
     let built = bench.join("target/classpath");
     let others = fs::read_to_string(&built)
         .with_context(|| format!("no {}: `make degrade-bench` builds it", built.display()))?;
@@ -320,7 +347,7 @@ fn command(args: &Args, bench: &Path, counted: &Path, slice: &Path) -> anyhow::R
         .args(["-cp", &classes, "bench.Experiment"])
         .arg(counted)
         .args([args.warm_seconds.to_string(), args.seconds.to_string(), args.rounds.to_string()])
-        .args([heavy.join(","), args.loops.join(","), args.variants.join(",")])
+        .args([heavy.join(","), args.loops.join(","), variants.join(",")])
         // Servers stand side by side, and all but one wait.
         .env("JAVA_TOOL_OPTIONS", "-Xmx512m");
     Ok(command)

@@ -71,10 +71,10 @@ fn without_overload_it_is_the_open_loop_that_counts() {
     text += &open("protect", 960, "22");
     let told = table::of(&Experiment::parse(&text).unwrap());
     for expected in [
-        "fair, not overloaded: answers over unmodified: 0.98 (0.98; at least 0.97): met",
-        "fair, not overloaded: light p99 over unmodified: 1.00 (1.00; at most 1.05): met",
-        "protect, not overloaded: answers over unmodified: 0.96 (0.96; at least 0.97): missed",
-        "protect, not overloaded: light p99 over unmodified: 1.10 (1.10; at most 1.05): missed",
+        "fair, not overloaded, beside 0 heavy: answers over unmodified: 0.98 (0.98; at least 0.97): met",
+        "fair, not overloaded, beside 0 heavy: light p99 over unmodified: 1.00 (1.00; at most 1.05): met",
+        "protect, not overloaded, beside 0 heavy: answers over unmodified: 0.96 (0.96; at least 0.97): missed",
+        "protect, not overloaded, beside 0 heavy: light p99 over unmodified: 1.10 (1.10; at most 1.05): missed",
     ] {
         assert!(told.contains(expected), "{expected} in {told}");
     }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 use crate::topo::source::print;
 use agent::Agent;
@@ -25,6 +25,7 @@ Examples:
   quartier degrade status 4711
   quartier degrade why 4711 --seconds 20
       Where the time of each class goes: CPU, run queue, locks, input and output, our own gate
+  quartier degrade mode 4711 off
   quartier degrade detach 4711
   java -javaagent:quartier-degrade.jar=degrade.toml -jar server.jar
       The same from the start, without this command; the jar is in lib/quartier beside the folder of this command
@@ -48,6 +49,8 @@ enum Command {
     Attach(AttachArgs),
     /// Take it out again
     Detach(DetachArgs),
+    /// Switch it off, on, or to say only what it would do
+    Mode(ModeArgs),
     /// What it does there: classes of requests, their latencies, who waits
     Status(status::Args),
     /// Where the time of requests goes in a running JVM
@@ -61,6 +64,7 @@ impl Args {
         match self.command {
             Command::Attach(args) => args.run(),
             Command::Detach(args) => args.run(),
+            Command::Mode(args) => args.run(),
             Command::Status(args) => args.run(),
             Command::Why(args) => args.run(),
             Command::Points(args) => args.run(),
@@ -109,11 +113,46 @@ struct DetachArgs {
     json: bool,
 }
 
+const MODE_EXAMPLES: &str = "\
+Examples:
+  quartier degrade mode 4711 off
+      At once everybody runs who waits, and nobody waits any more; the classes of requests are counted on
+  quartier degrade mode 4711 on
+
+It holds until the configuration file is written again. `mode` there is what it is from the start.
+Exit status: 0 when it is so; 2 if it was refused, or no agent is active there.";
+
+/// Options of `quartier degrade mode`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = MODE_EXAMPLES)]
+struct ModeArgs {
+    #[command(flatten)]
+    process: Process,
+    /// What is done from now on
+    #[arg(value_enum)]
+    mode: Mode,
+    /// Say what `quartier degrade status --json` would
+    #[arg(long)]
+    json: bool,
+}
+
+/// As the configuration calls it.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Mode {
+    /// As the policy says
+    On,
+    /// Nothing is done, and it is counted what would be
+    DryRun,
+    /// Nothing is done
+    Off,
+}
+
 const POINTS_EXAMPLES: &str = "\
 Examples:
   quartier degrade points 4711
       Where threads may hand the CPU to each other, how often they pass, and what a profile has left out
-  quartier degrade points 4711 --json | jq -r '.report' >>degrade.toml
+  quartier degrade points 4711 >points.txt
+      To fix them: its list goes into [weave], which has profile_s = 0 then
 
 Exit status: 0; 2 if it was refused, or no agent is active there.";
 
@@ -176,6 +215,22 @@ impl DetachArgs {
                     + "\n"
             }
             false => format!("process {pid}: the agent is out\n"),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl ModeArgs {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let pid = self.process.pid;
+        let agent = self.process.agent()?;
+        // Refuses where there is none: nothing is loaded into a JVM to switch it off.
+        agent.status()?;
+        let word = self.mode.to_possible_value().expect("every mode has a word");
+        let said = agent.ask(&format!("mode {}", word.get_name()), ANSWER_WITHIN)?;
+        print(&match self.json {
+            true => serde_json::to_string_pretty(&agent.status()?)? + "\n",
+            false => format!("process {pid}: {said}\n"),
         })?;
         Ok(ExitCode::SUCCESS)
     }

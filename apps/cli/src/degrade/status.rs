@@ -89,9 +89,10 @@ fn text(status: &Value) -> String {
             Some(true) => ": out of reach, whatever the others pay",
             _ => "",
         };
+        let held = if status["mode"] == "on" { "is held" } else { "would be held" };
         let _ = writeln!(
             text,
-            "{} is held to {} ms at p95{load}{reach}",
+            "{} {held} to {} ms at p95{load}{reach}",
             word(&aim["class"]),
             word(&aim["target_ms"])
         );
@@ -118,13 +119,24 @@ fn text(status: &Value) -> String {
         text += &row(&words);
     }
     for class in status["classes"].as_array().into_iter().flatten() {
+        let name = word(&class["name"]);
         if class["free"] == true {
             let _ = writeln!(
                 text,
-                "nothing but {} is here: it runs without permits until something else comes",
-                word(&class["name"])
+                "nothing but {name} is here: it runs without permits until something else comes"
             );
         }
+        if status["mode"] == "dry-run" {
+            let (waits, sent) = (word(&class["would_wait"]), word(&class["would_reject"]));
+            let _ = writeln!(text, "of {name}, {waits} would have waited, {sent} been sent away");
+        }
+    }
+    for name in status["unmatched"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            text,
+            "no request has fitted the rule of {}: the JVM's standard error says what came instead",
+            word(name)
+        );
     }
     for (field, what) in [
         ("faults", "faults of the agent's own; the requests ran on"),
@@ -169,5 +181,20 @@ mod tests {
         );
         assert_eq!(lines[6], "3 times its controller was late, and everybody ran");
         assert_eq!(lines.len(), 7, "{text}");
+    }
+
+    #[test]
+    fn what_is_only_rehearsed_holds_nobody() {
+        let status = serde_json::json!({
+            "pid": 7, "policy": "protect", "mode": "dry-run", "permits": 2, "slice_ms": 2, "config": "a.toml",
+            "aim": {"class": "light", "target_ms": 90},
+            "unmatched": ["heavy"],
+            "classes": [{"name": "light", "would_wait": 5, "would_reject": 1, "free": false}],
+        });
+        let text = text(&status);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[1], "light would be held to 90 ms at p95");
+        assert_eq!(lines[5], "of light, 5 would have waited, 1 been sent away");
+        assert!(lines[6].starts_with("no request has fitted the rule of heavy"), "{text}");
     }
 }

@@ -65,6 +65,29 @@ fn without_a_file_it_is_fair_and_has_a_page() {
 }
 
 #[test]
+fn a_word_switches_it_off_until_the_file_says_otherwise() {
+    let Some(jvm) = Jvm::start(&[]) else { return };
+    refused(&["mode", &jvm.pid(), "off"], "no agent is active in process");
+    let config = jvm.file("degrade.toml", CONFIG);
+    ok(&degrade(&["attach", &jvm.pid(), "--config", &config]));
+    let load = jvm.load(&[("/light", 2), ("/burn", 4)]);
+    jvm::wait_for("requests that wait", || jvm.status()["classes"][1]["waiting"] != 0);
+    let said = ok(&degrade(&["mode", &jvm.pid(), "off"]));
+    assert!(said.contains(&format!("mode off, until {config} is written again")), "{said}");
+    let status: serde_json::Value =
+        serde_json::from_str(&ok(&degrade(&["mode", &jvm.pid(), "dry-run", "--json"]))).unwrap();
+    assert_eq!(status["mode"], "dry-run");
+    jvm::wait_for("somebody who would wait", || jvm.status()["classes"][1]["would_wait"] != 0);
+    let status = jvm.status();
+    assert!(status["classes"].as_array().unwrap().iter().all(|class| class["waiting"] == 0));
+    let text = ok(&degrade(&["status", &jvm.pid()]));
+    assert!(text.contains("would have waited"), "{text}");
+    assert!(load.stop().is_empty());
+    jvm.file("degrade.toml", &format!("{CONFIG}\n"));
+    jvm::wait_for("the file to be read again", || jvm.status()["mode"] == "on");
+}
+
+#[test]
 fn the_page_keeps_no_program_from_ending() {
     assert_ne!(jvm::ends_by_itself(CONFIG), Some(false));
 }

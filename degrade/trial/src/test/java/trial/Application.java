@@ -41,6 +41,12 @@ record Application(
         return new Application(JAVA, main.getName(), classPath, List.of(), List.of(), List.of());
     }
 
+    /** Servlets of Jetty's in an environment that has libraries of its own. */
+    static Application jettyServlets(String environment) throws IOException {
+        String classPath = classPath(Path.of("jetty", "target", "classes"), "jetty-" + environment);
+        return new Application(JAVA, "trial.JettyServletsMain", classPath, List.of(environment), List.of(), List.of());
+    }
+
     private static String classPath(Path classes, String module) throws IOException {
         return classes + ":" + Files.readString(Path.of(module, "target", "class-path")).strip();
     }

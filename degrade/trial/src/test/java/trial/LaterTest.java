@@ -31,7 +31,9 @@ class LaterTest {
                 Arguments.of(Application.of(TomcatMain.class), List.of("")),
                 Arguments.of(Application.withLibraries(TomcatMain.class, "tomcat11"), List.of("")),
                 Arguments.of(Application.in("tomcat9", "trial.Tomcat9Main"), List.of("")),
-                Arguments.of(Application.in("jetty", "trial.JettyMain"), List.of("/core", "/ee10", "/ee8")));
+                Arguments.of(Application.in("jetty", "trial.JettyMain"), List.of("/core", "/ee10", "/ee8")),
+                Arguments.of(Application.jettyServlets("ee9"), List.of("/ee9")),
+                Arguments.of(Application.jettyServlets("ee11"), List.of("/ee11")));
     }
 
     @ParameterizedTest

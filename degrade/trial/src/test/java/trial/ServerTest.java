@@ -188,6 +188,44 @@ class ServerTest {
         }
     }
 
+    static Stream<Arguments> servletServers() throws Exception {
+        return Stream.of(
+                Arguments.of(Application.of(TomcatMain.class), "/light", false),
+                Arguments.of(Application.in("jetty", "trial.JettyMain"), "/ee10/light", true),
+                Arguments.of(Application.in("jetty", "trial.JettyMain"), "/ee8/light", true));
+    }
+
+    /** Tomcat knows at its entry which servlet it will be, Jetty does not. */
+    @ParameterizedTest
+    @MethodSource("servletServers")
+    void aServletSaysWhoseARequestIs(Application application, String path, boolean moves) throws Exception {
+        String config = """
+            metrics_port = 0
+            [[class]]
+            name = "elsewhere"
+            handlers = "trial.Nobody"
+            [[class]]
+            name = "served"
+            handlers = "trial.*Servlet"
+            """;
+        try (ServerProcess server = new ServerProcess(application.quick(), config)) {
+            Load load = new Load(server.port).clients(4, path, 40).run();
+            assertEquals(List.of(), load.failures());
+            server.awaitMetric("completed_total{class=\"served\"}", load.nr(path));
+            assertEquals(moves ? load.nr(path) : 0, server.metric("moved_total{class=\"other\"}"));
+            assertEquals(0, server.metric("arrived_total{class=\"elsewhere\"}"));
+            assertEquals(0, server.metric("faults_total"), server.said());
+        }
+    }
+
+    @Test
+    void permitsFollowTheCpusThatAJvmMayUse() throws Exception {
+        Application application = Application.of(JdkServerMain.class).quick().with("-XX:ActiveProcessorCount=5");
+        try (ServerProcess server = new ServerProcess(application, "metrics_port = 0\n")) {
+            assertEquals(6, server.metric("permits"));
+        }
+    }
+
     static Stream<Arguments> serversAndFrameworks() throws Exception {
         return Stream.concat(
                 servers(), Stream.of(Arguments.of(Application.in("spring", "trial.SpringMain", "tomcat"), "")));
@@ -264,6 +302,37 @@ class ServerTest {
         }
     }
 
+    /** Beside heavy requests light ones take several times as long; then less than that, because a file says so. */
+    @Test
+    void whoIsProtectedIsHeldToItsTarget() throws Exception {
+        String p95 = "latency_seconds{class=\"light\",quantile=\"0.95\"}";
+        try (ServerProcess server = new ServerProcess(TomcatMain.class, "mode = \"off\"\n" + CLASSES)) {
+            Load load = load(server, "", MANY, MANY);
+            Thread clients = load.start();
+            // So long that the quantile is of nothing but this.
+            Thread.sleep(15_000);
+            long targetMillis = Math.round(600 * server.metric(p95));
+            server.configure(CLASSES.replace("policy = \"weighted\"", "policy = \"protect\"").replace("[weave]", """
+                [protect]
+                class = "light"
+                p95_ms = %d
+
+                [weave]""".formatted(targetMillis)), "reloaded");
+            Thread.sleep(15_000);
+            double heldMillis = 1000 * server.metric(p95);
+            for (int more = 0; more < 10 && heldMillis > 1.15 * targetMillis; more++) {
+                Thread.sleep(3000);
+                heldMillis = 1000 * server.metric(p95);
+            }
+            System.out.printf("target %d ms, p95 %.1f ms%n", targetMillis, heldMillis);
+            load.stop();
+            clients.join();
+            assertEquals(List.of(), load.failures());
+            assertTrue(heldMillis <= 1.15 * targetMillis, heldMillis + " ms where " + targetMillis + " were to be held");
+            assertTrue(server.metric("completed_total{class=\"heavy\"}") > 0, "nobody is shut out");
+        }
+    }
+
     private static double waitedSeconds(ServerProcess server) throws Exception {
         return server.metric("waited_seconds_total{class=\"light\"}") + server.metric("waited_seconds_total{class=\"heavy\"}");
     }
@@ -293,6 +362,9 @@ class ServerTest {
                 assertEquals(List.of(), load.failures());
                 String figures = beans.getAttribute(agent, "Classes").toString();
                 assertTrue(figures.contains("p95_seconds") && figures.contains("held_seconds"), figures);
+                String totals = beans.getAttribute(agent, "Totals").toString();
+                assertTrue(totals.contains("permits") && totals.contains("reloads_refused"), totals);
+                assertEquals("weighted", beans.getAttribute(agent, "Policy"));
             }
         }
     }

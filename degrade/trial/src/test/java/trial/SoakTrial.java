@@ -28,6 +28,7 @@ final class SoakTrial {
             "policy = \"weighted\"\nslice_ms = 1",
             "policy = \"protect\"\n[protect]\nclass = \"heavy\"\np95_ms = 20",
             "mode = \"dry-run\"",
+            "policy = \"curve\"\n[curve]\nclass = \"heavy\"\nload = \"other\"\npoints = [[0, 10], [8, 40]]",
             "policy = \"priority\"\npermits = 1",
             "mode = \"off\"");
 

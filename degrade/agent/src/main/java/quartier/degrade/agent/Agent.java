@@ -57,13 +57,8 @@ public final class Agent {
                 stop();
                 return "taken out";
             });
-            case "points" -> asked.answer(() -> {
-                Installation active = gateIsThere ? Installation.active() : null;
-                if (active == null) {
-                    throw new IllegalStateException("no agent is active in this JVM: there are no yield points");
-                }
-                return active.points();
-            });
+            case "points" -> asked.answer(() -> active().points());
+            case "mode" -> asked.answer(() -> active().setMode(asked.rest));
             case "why" -> asked.answerLater(() -> {
                 showGate(instrumentation);
                 return Why.answer(asked.rest, instrumentation);
@@ -73,6 +68,14 @@ public final class Agent {
                         + "\": it is of another version than the command; restart the JVM");
             });
         }
+    }
+
+    private static Installation active() {
+        Installation active = gateIsThere ? Installation.active() : null;
+        if (active == null) {
+            throw new IllegalStateException("no agent is active in this JVM: put it in with `quartier degrade attach`");
+        }
+        return active;
     }
 
     private static void start(String arguments, Instrumentation instrumentation) throws Exception {

@@ -11,6 +11,7 @@ final class Controller {
     private final Dispatcher dispatcher;
     private final ThreadProbe probe = new ThreadProbe();
     private final OwnThread thread = new OwnThread(this::run, "controller");
+    private long lookedNanos = System.nanoTime();
 
     Controller(Dispatcher dispatcher) {
         this.dispatcher = dispatcher;
@@ -32,9 +33,14 @@ final class Controller {
         probe.setLateNanos(System.nanoTime() - untilNanos);
     }
 
+    /** Where more permits may be wanted; without it there are as many as there are. */
     private void lookAtCpus() {
         long nowNanos = System.nanoTime();
-        if (probe.cpuIdle().isToLook(nowNanos) && dispatcher.settings().permitsMayGrow()) {
+        if (nowNanos - lookedNanos < CpuIdle.LOOK_NANOS) {
+            return;
+        }
+        lookedNanos = nowNanos;
+        if (dispatcher.settings().permitsMayGrow()) {
             probe.cpuIdle().look(nowNanos, Runtime.getRuntime().availableProcessors());
         }
     }
@@ -43,8 +49,8 @@ final class Controller {
         int nrFaults = 0;
         while (!thread.isToldToEnd()) {
             try {
-                lookAtCpus();
                 long nextNanos = dispatcher.tick(probe);
+                lookAtCpus();
                 if (nextNanos > 0) {
                     sleep(nextNanos);
                 } else {

@@ -25,16 +25,18 @@ final class CpuIdle {
     private static final int IO_WAIT_AT = 5;
 
     /** What has been counted since some beginning. */
-    private record Counted(long idleNanos, int nrCpus, long usedNanos, long nrThrottled) {}
+    private record Counted(long idleNanos, BitSet cpus, long usedNanos, long nrThrottled) {}
 
     private final Path proc;
-    private final List<Path> throttleCounts;
+    private final Path controlGroups;
+    private List<Path> throttleCounts;
     private Counted counted;
     private long lookedNanos;
     private Idle last;
 
     CpuIdle(Path proc, Path controlGroups) {
         this.proc = proc;
+        this.controlGroups = controlGroups;
         this.throttleCounts = ControlGroups.ofSelf(proc, controlGroups);
     }
 
@@ -47,28 +49,24 @@ final class CpuIdle {
         return last;
     }
 
-    boolean isToLook(long nowNanos) {
-        return last == null || nowNanos - lookedNanos >= LOOK_NANOS;
-    }
-
-    /** Reads files: under no lock. */
+    /** To be called every {@link #LOOK_NANOS}. Reads files: under no lock. */
     void look(long nowNanos, int nrCpusOfJvm) {
         long forNanos = nowNanos - lookedNanos;
+        lookedNanos = nowNanos;
         Counted before = counted;
         counted = count();
-        lookedNanos = nowNanos;
         boolean isKnown = before != null && counted != null && forNanos <= STALE_NANOS;
         last = new Idle(isKnown ? part(before, counted, forNanos, nrCpusOfJvm) : Double.NaN, forNanos);
     }
 
     private static double part(Counted before, Counted now, long forNanos, int nrCpusOfJvm) {
-        if (now.nrCpus != before.nrCpus) {
+        if (!now.cpus.equals(before.cpus)) {
             return Double.NaN;
         }
         if (now.nrThrottled > before.nrThrottled) {
             return 0;
         }
-        int nrCpus = Math.min(now.nrCpus, nrCpusOfJvm);
+        int nrCpus = Math.min(now.cpus.cardinality(), nrCpusOfJvm);
         double allNanos = (double) nrCpus * forNanos;
         double unusedNanos = allNanos - (now.usedNanos - before.usedNanos);
         double idleNanos = Math.min(now.idleNanos - before.idleNanos, unusedNanos);
@@ -79,19 +77,24 @@ final class CpuIdle {
     private Counted count() {
         try {
             BitSet allowed = allowed();
+            BitSet cpus = new BitSet();
             long idleTicks = 0;
-            int nrCpus = 0;
             for (String line : lines("stat")) {
+                // The first line is of all CPUs together; each that is online has one of its own.
+                if (!line.startsWith("cpu") || line.startsWith("cpu ")) {
+                    continue;
+                }
                 String[] fields = line.split(" ");
-                // The first line is of all CPUs together; each has one of its own.
-                if (fields[0].length() > 3 && fields[0].startsWith("cpu") && allowed.get(Integer.parseInt(fields[0].substring(3)))) {
+                int cpu = Integer.parseInt(fields[0].substring("cpu".length()));
+                if (allowed.get(cpu)) {
                     idleTicks += Long.parseLong(fields[IDLE_AT]) + Long.parseLong(fields[IO_WAIT_AT]);
-                    nrCpus++;
+                    cpus.set(cpu);
                 }
             }
-            boolean allThere = nrCpus > 0 && nrCpus == allowed.cardinality();
-            return allThere ? new Counted(idleTicks * TICK_NANOS, nrCpus, usedNanos(), nrThrottled()) : null;
+            return cpus.isEmpty() ? null : new Counted(idleTicks * TICK_NANOS, cpus, usedNanos(), nrThrottled());
         } catch (IOException | RuntimeException unknown) {
+            // A group may have gone, or we from it.
+            throttleCounts = ControlGroups.ofSelf(proc, controlGroups);
             return null;
         }
     }
@@ -100,7 +103,7 @@ final class CpuIdle {
         return Files.readAllLines(proc.resolve(file), StandardCharsets.ISO_8859_1);
     }
 
-    /** The CPUs on which the kernel lets this process run. */
+    /** The CPUs on which the kernel lets this process run; also ones that are not there. */
     private BitSet allowed() throws IOException {
         String prefix = "Cpus_allowed_list:";
         for (String line : lines("self/status")) {

@@ -10,5 +10,10 @@ public interface DegradeMXBean {
     /** Until the file is read again. */
     void setMode(String mode);
 
+    String getPolicy();
+
     Map<String, Map<String, Double>> getClasses();
+
+    /** What is of no class. */
+    Map<String, Double> getTotals();
 }

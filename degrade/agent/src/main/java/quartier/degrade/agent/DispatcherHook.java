@@ -157,7 +157,8 @@ final class DispatcherHook implements Hook {
 
     @Override
     public void handler(Occupant seated, String server, Object handler) {
-        dispatcher.handledBy(((Seated) seated).job, Entries.handler(server, handler));
+        String name = Entries.handler(server, handler);
+        dispatcher.handledBy(((Seated) seated).job, name, !Entries.handsOn(name));
     }
 
     @Override

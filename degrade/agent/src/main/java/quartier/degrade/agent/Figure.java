@@ -15,6 +15,7 @@ import quartier.degrade.core.ClassReport;
 record Figure(String name, boolean isCounter, String help, Function<ClassReport, OptionalDouble> value) {
     static final List<Figure> ALL = List.of(
             counter("arrived", "Requests that came", ClassReport::nrArrived),
+            counter("admitted", "Requests that were let in", ClassReport::nrAdmitted),
             counter("completed", "Requests that were served, or failed by themselves", ClassReport::nrCompleted),
             counter("rejected", "Requests that were sent away", ClassReport::nrRejected),
             counter("yields", "Slices that ended because somebody else was to run", ClassReport::nrYields),

@@ -50,7 +50,8 @@ final class History {
         }
     }
 
-    private void look() {
+    /** Also for whoever has changed something, and shows it. */
+    void look() {
         Map<String, Object> now = view.now();
         latest = Json.of(now);
         if (!thread.isToldToEnd()) {

@@ -3,6 +3,8 @@ package quartier.degrade.agent;
 import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 import java.nio.file.Path;
+import java.util.List;
+import quartier.degrade.agent.Totals.Total;
 import quartier.degrade.config.Config;
 import quartier.degrade.config.ConfigException;
 import quartier.degrade.config.ConfigReader;
@@ -21,6 +23,7 @@ final class Installation {
     private final Controller controller;
     private final Weaving weaving;
     private final ConfigWatch watch;
+    private final List<Total> totals;
     private final RuleWatch rules;
     private final TargetWatch targets;
     private final View view;
@@ -39,7 +42,8 @@ final class Installation {
         this.rules = new RuleWatch(dispatcher);
         this.targets = new TargetWatch(dispatcher);
         this.watch = new ConfigWatch(file, this::reload, this::look);
-        this.view = new View(file, dispatcher, weaving, watch);
+        this.totals = Totals.of(dispatcher, weaving, watch);
+        this.view = new View(file, dispatcher, weaving, watch, rules);
         this.history = new History(view);
     }
 
@@ -114,7 +118,7 @@ final class Installation {
 
     private static String described(Settings settings) {
         return settings.nrPermits() + " permits, " + settings.classes().size() + " classes, mode "
-                + Jmx.word(settings.mode());
+                + Modes.word(settings.mode());
     }
 
     private void serveMetrics() {
@@ -122,7 +126,7 @@ final class Installation {
             return;
         }
         try {
-            OpenMetrics text = new OpenMetrics(dispatcher, weaving, watch);
+            OpenMetrics text = new OpenMetrics(dispatcher, totals);
             metrics = new MetricsServer(config.metricsPort().getAsInt(), text, history);
             view.setPage(metrics.page());
             Say.say("metrics at " + metrics.address() + ", page at " + metrics.page());
@@ -134,7 +138,7 @@ final class Installation {
 
     private void registerWithJmx() {
         try {
-            jmx = new Jmx(dispatcher);
+            jmx = new Jmx(dispatcher, totals);
         } catch (IllegalStateException | LinkageError thrown) {
             Say.say("not seen in JMX (" + thrown + "); the rest works");
         }
@@ -173,6 +177,13 @@ final class Installation {
 
     DispatcherHook hook() {
         return hook;
+    }
+
+    /** Returns what holds now, in words. */
+    String setMode(String wanted) {
+        Modes.set(dispatcher, wanted, "`quartier degrade mode`");
+        history.look();
+        return "mode " + wanted + (file == null ? "" : ", until " + file + " is written again");
     }
 
     /** The list of yield points, to be read. */

@@ -2,24 +2,26 @@ package quartier.degrade.agent;
 
 import java.lang.management.ManagementFactory;
 import java.util.LinkedHashMap;
-import java.util.Locale;
+import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import javax.management.JMException;
 import javax.management.ObjectName;
+import quartier.degrade.agent.Totals.Total;
 import quartier.degrade.core.ClassReport;
 import quartier.degrade.core.Dispatcher;
-import quartier.degrade.core.Settings.Mode;
 
 /** The agent in JMX. */
 final class Jmx implements DegradeMXBean, AutoCloseable {
     static final String NAME = "quartier.degrade:type=Agent";
 
     private final Dispatcher dispatcher;
+    private final List<Total> totals;
 
     /** Throws nothing of its module's: where that is not there, whoever catches it could not even be loaded, to say so. */
-    Jmx(Dispatcher dispatcher) {
+    Jmx(Dispatcher dispatcher, List<Total> totals) {
         this.dispatcher = dispatcher;
+        this.totals = totals;
         try {
             ManagementFactory.getPlatformMBeanServer().registerMBean(this, new ObjectName(NAME));
         } catch (JMException thrown) {
@@ -29,23 +31,24 @@ final class Jmx implements DegradeMXBean, AutoCloseable {
 
     @Override
     public String getMode() {
-        return word(dispatcher.settings().mode());
-    }
-
-    static String word(Enum<?> mode) {
-        return mode.name().toLowerCase(Locale.ROOT).replace('_', '-');
+        return Modes.word(dispatcher.settings().mode());
     }
 
     @Override
     public void setMode(String wanted) {
-        for (Mode mode : Mode.values()) {
-            if (word(mode).equals(wanted)) {
-                dispatcher.configure(dispatcher.settings().withMode(mode));
-                Say.say("mode " + wanted + ", as somebody said by JMX");
-                return;
-            }
-        }
-        throw new IllegalArgumentException("there is no mode \"" + wanted + "\"; there are on, dry-run and off");
+        Modes.set(dispatcher, wanted, "JMX");
+    }
+
+    @Override
+    public String getPolicy() {
+        return dispatcher.policyName();
+    }
+
+    @Override
+    public Map<String, Double> getTotals() {
+        Map<String, Double> values = new LinkedHashMap<>();
+        totals.forEach(total -> total.value().get().ifPresent(value -> values.put(total.name(), value)));
+        return values;
     }
 
     @Override

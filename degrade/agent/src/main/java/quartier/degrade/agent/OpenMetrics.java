@@ -3,6 +3,7 @@ package quartier.degrade.agent;
 import java.util.List;
 import java.util.Locale;
 import java.util.OptionalLong;
+import quartier.degrade.agent.Totals.Total;
 import quartier.degrade.core.ClassReport;
 import quartier.degrade.core.Dispatcher;
 
@@ -11,13 +12,11 @@ final class OpenMetrics {
     private static final String PREFIX = "quartier_degrade_";
 
     private final Dispatcher dispatcher;
-    private final Weaving weaving;
-    private final ConfigWatch watch;
+    private final List<Total> totals;
 
-    OpenMetrics(Dispatcher dispatcher, Weaving weaving, ConfigWatch watch) {
+    OpenMetrics(Dispatcher dispatcher, List<Total> totals) {
         this.dispatcher = dispatcher;
-        this.weaving = weaving;
-        this.watch = watch;
+        this.totals = totals;
     }
 
     String text() {
@@ -25,23 +24,15 @@ final class OpenMetrics {
         StringBuilder text = new StringBuilder();
         Figure.ALL.forEach(figure -> figure(text, figure, classes));
         latencies(text, classes);
-        dispatcher.aim().ifPresent(aim -> single(
-                text, "target_out_of_reach", "gauge", "", "1 if no order of requests can hold the target", aim.outOfReach() ? 1 : 0));
-        single(text, "permits", "gauge", "", "Permits that there are now", dispatcher.nrPermits());
-        single(text, "unseen_wait_seconds", "gauge", "", "What a request waits before the server's entry, by how late threads wake up; latencies have it", dispatcher.unseenWaitNanos() / 1e9);
-        single(text, "classes_woven", "gauge", "", "Classes with yield points, since the start", weaving.nrClasses());
-        single(text, "points", "gauge", "", "Yield points in them", weaving.nrPoints());
-        single(text, "classes_left", "gauge", "", "Classes that could not be woven", weaving.nrRefused());
-        single(text, "faults", "counter", "_total", "Faults of ours; the requests ran on", dispatcher.nrFaults());
-        single(text, "opened", "counter", "_total", "Times that the controller was late, and everybody ran", dispatcher.nrOpened());
-        single(text, "reloads", "counter", "_total", "Configurations that were taken over", watch.nrReloads());
-        single(text, "reloads_refused", "counter", "_total", "Configurations that were wrong", watch.nrRefused());
+        totals.forEach(total -> total.value().get().ifPresent(value -> single(text, total, value)));
         return text.append("# EOF\n").toString();
     }
 
-    private static void head(StringBuilder text, String name, String type, String help) {
-        text.append("# TYPE ").append(PREFIX).append(name).append(' ').append(type).append('\n');
+    /** Returns what its lines begin with. */
+    private static String head(StringBuilder text, String name, boolean isCounter, String help) {
+        text.append("# TYPE ").append(PREFIX).append(name).append(isCounter ? " counter" : " gauge").append('\n');
         text.append("# HELP ").append(PREFIX).append(name).append(' ').append(help).append(".\n");
+        return name + (isCounter ? "_total" : "");
     }
 
     private static void line(StringBuilder text, String name, String labels, Object value) {
@@ -53,14 +44,13 @@ final class OpenMetrics {
         return "class=\"" + name + "\"";
     }
 
-    private static void single(StringBuilder text, String name, String type, String suffix, String help, double value) {
-        head(text, name, type, help);
-        line(text, name + suffix, "", number(value));
+    private static void single(StringBuilder text, Total total, double value) {
+        String name = head(text, total.name(), total.isCounter(), total.help());
+        line(text, name, "", number(value));
     }
 
     private static void figure(StringBuilder text, Figure figure, List<ClassReport> classes) {
-        head(text, figure.name(), figure.isCounter() ? "counter" : "gauge", figure.help());
-        String name = figure.name() + (figure.isCounter() ? "_total" : "");
+        String name = head(text, figure.name(), figure.isCounter(), figure.help());
         classes.forEach(report -> figure.value().apply(report)
                 .ifPresent(value -> line(text, name, "{" + label(report) + "}", number(value))));
     }
@@ -71,7 +61,7 @@ final class OpenMetrics {
     }
 
     private static void latencies(StringBuilder text, List<ClassReport> classes) {
-        head(text, "latency_seconds", "gauge", "Quantiles of the last ten seconds, with what is waited before the server's entry");
+        head(text, "latency_seconds", false, "Quantiles of the last ten seconds, with what is waited before the server's entry");
         for (ClassReport report : classes) {
             quantile(text, report, "0.5", report.p50Nanos());
             quantile(text, report, "0.95", report.p95Nanos());

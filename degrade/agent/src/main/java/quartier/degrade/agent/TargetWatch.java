@@ -1,5 +1,6 @@
 package quartier.degrade.agent;
 
+import java.util.List;
 import java.util.Locale;
 import java.util.OptionalLong;
 import quartier.degrade.core.ClassReport;
@@ -26,17 +27,22 @@ final class TargetWatch {
     }
 
     private String words(Aim aim) {
-        OptionalLong p95Nanos = dispatcher.report().stream()
+        List<ClassReport> reports = dispatcher.report();
+        OptionalLong p95Nanos = reports.stream()
                 .filter(report -> report.name().equals(aim.className()))
                 .map(ClassReport::p95Nanos)
                 .findFirst()
                 .orElse(OptionalLong.empty());
         String takes = p95Nanos.isPresent() ? millis(p95Nanos.getAsLong()) : "longer";
+        boolean isAlone = reports.stream().allMatch(report -> report.name().equals(aim.className()) || report.nrPresent() == 0);
+        String others = isAlone
+                ? "nobody else is here"
+                : String.format(Locale.ROOT, "all others have but %.0f %% of the permits' time", 100 * aim.othersShare());
         return String.format(Locale.ROOT,
-                "class \"%s\" takes %s at p95 where %s are wanted, and all others have but %.0f %% of the permits' time: no order of requests"
+                "class \"%s\" takes %s at p95 where %s are wanted, and %s: no order of requests"
                         + " can hold this; raise the target, send others away at the door (queue, max_queue_ms), or see what it waits for"
                         + " (quartier degrade why %d)",
-                aim.className(), takes, millis(aim.targetNanos()), 100 * aim.othersShare(), ProcessHandle.current().pid());
+                aim.className(), takes, millis(aim.targetNanos()), others, ProcessHandle.current().pid());
     }
 
     private static String millis(long nanos) {

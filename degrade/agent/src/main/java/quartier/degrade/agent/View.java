@@ -20,15 +20,17 @@ final class View {
     private final Dispatcher dispatcher;
     private final Weaving weaving;
     private final ConfigWatch watch;
+    private final RuleWatch rules;
     private volatile String page;
     private List<ClassReport> lastReports = List.of();
     private long lastNanos = System.nanoTime();
 
-    View(Path file, Dispatcher dispatcher, Weaving weaving, ConfigWatch watch) {
+    View(Path file, Dispatcher dispatcher, Weaving weaving, ConfigWatch watch, RuleWatch rules) {
         this.file = file;
         this.dispatcher = dispatcher;
         this.weaving = weaving;
         this.watch = watch;
+        this.rules = rules;
     }
 
     void setPage(String address) {
@@ -48,16 +50,17 @@ final class View {
         view.put("config", file == null ? null : file.toString());
         view.put("page", page);
         view.put("policy", dispatcher.policyName());
-        view.put("mode", Jmx.word(settings.mode()));
+        view.put("mode", Modes.word(settings.mode()));
         view.put("permits", dispatcher.nrPermits());
         view.put("slice_ms", Json.millis(settings.sliceNanos()));
         view.put("max_wait_ms", Json.millis(settings.waitMaxNanos()));
         view.put("aim", aim());
         view.put("classes", reports.stream().map(report -> workClass(report, seconds)).toList());
+        view.put("unmatched", rules.unmatched(reports));
         view.put("unseen_wait_ms", Json.millis(dispatcher.unseenWaitNanos()));
         view.put("classes_woven", weaving.nrClasses());
         view.put("points", weaving.nrPoints());
-        view.put("points_by", Jmx.word(weaving.points().by()));
+        view.put("points_by", Modes.word(weaving.points().by()));
         view.put("classes_left", weaving.nrRefused());
         view.put("faults", dispatcher.nrFaults());
         view.put("opened", dispatcher.nrOpened());
@@ -91,6 +94,7 @@ final class View {
         Map<String, Object> map = new LinkedHashMap<>();
         map.put("name", report.name());
         map.put("arrived", report.nrArrived());
+        map.put("admitted", report.nrAdmitted());
         map.put("completed", report.nrCompleted());
         map.put("rejected", report.nrRejected());
         map.put("yields", report.nrYields());

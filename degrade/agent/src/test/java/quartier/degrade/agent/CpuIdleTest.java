@@ -60,7 +60,6 @@ class CpuIdleTest {
 
     private double look(CpuIdle cpuIdle, int nrCpusOfJvm) {
         nowNanos += LOOK_NANOS;
-        assertTrue(cpuIdle.isToLook(nowNanos));
         cpuIdle.look(nowNanos, nrCpusOfJvm);
         return cpuIdle.last().part();
     }
@@ -77,6 +76,19 @@ class CpuIdleTest {
         nowNanos += 10 * LOOK_NANOS;
         cpus(200, 200, 200, 200);
         assertEquals(Double.NaN, look(cpuIdle, MANY), "too long ago");
+    }
+
+    @Test
+    void cpusThatAreNotThereAreNotWaitedFor() throws IOException {
+        write(proc, "self/status", "Cpus_allowed_list:\t0-127\n");
+        CpuIdle cpuIdle = cpuIdle();
+        look(cpuIdle, MANY);
+        cpus(20, 20, 0, 0);
+        assertEquals(0.5, look(cpuIdle, MANY));
+        cpus(20, 20, 0);
+        assertEquals(Double.NaN, look(cpuIdle, MANY), "one has gone");
+        cpus(20, 40, 10);
+        assertEquals(0.5, look(cpuIdle, MANY));
     }
 
     @Test
@@ -100,6 +112,12 @@ class CpuIdleTest {
         cpus(40, 40, 40, 40);
         write(groups, "a/cpu.stat", "nr_throttled 4\n");
         assertEquals(0, look(cpuIdle, MANY));
+        Files.delete(groups.resolve("a/cpu.stat"));
+        assertEquals(Double.NaN, look(cpuIdle, MANY));
+        cpus(60, 60, 60, 60);
+        assertEquals(Double.NaN, look(cpuIdle, MANY));
+        cpus(80, 80, 80, 80);
+        assertEquals(1, look(cpuIdle, MANY), "the group has gone");
     }
 
     @Test
@@ -116,7 +134,7 @@ class CpuIdleTest {
 
     @Test
     void whatTheKernelDoesNotSayIsNotKnown() throws IOException {
-        for (String stat : List.of("", "cpu0", "cpu0 1 2 3 x 5\n", "cpux 1 2 3 4 5\n", "cpu0 1 2 3 4 5\n")) {
+        for (String stat : List.of("", "cpu0", "cpu0 1 2 3 x 5\n", "cpux 1 2 3 4 5\n", "cpu1 1 2 3 4 5\n", "cpu\n")) {
             CpuIdle cpuIdle = cpuIdle();
             write(proc, "stat", stat);
             look(cpuIdle, MANY);

@@ -158,7 +158,7 @@ public final class ConfigReader {
                 section.problem("name", "\"" + OTHER + "\" is the class of what no rule fits; give it no rule, or another name");
             }
             sharesSum += workClass.minimumShare();
-            if (sharesSum >= 1) {
+            if (sharesSum >= 1 && workClass.minimumShare() > 0) {
                 section.problem("minimum_share", "the minimum shares come to " + sharesSum
                         + " with this one, and must stay below 1");
             }

@@ -16,12 +16,20 @@ import org.tomlj.TomlTable;
 /** A table of the file: reads values by key, and remembers which keys it was asked for and what was wrong. */
 final class Section {
     private final TomlTable table;
+    /** Where it begins; null for the file. */
+    private final TomlPosition begin;
     private final String fileName;
     private final List<String> problems;
     private final Set<String> known = new TreeSet<>();
 
+    /** Of the whole file. */
     Section(TomlTable table, String fileName, List<String> problems) {
+        this(table, null, fileName, problems);
+    }
+
+    private Section(TomlTable table, TomlPosition begin, String fileName, List<String> problems) {
         this.table = table;
+        this.begin = begin;
         this.fileName = fileName;
         this.problems = problems;
     }
@@ -31,8 +39,10 @@ final class Section {
         return table.contains(List.of(key));
     }
 
+    /** What is not there is missing where its table begins. */
     void problem(String key, String what) {
-        problem(table.inputPositionOf(List.of(key)), what);
+        TomlPosition position = table.inputPositionOf(List.of(key));
+        problem(position == null ? begin : position, what);
     }
 
     private void problem(TomlPosition position, String what) {
@@ -149,7 +159,8 @@ final class Section {
     }
 
     Optional<Section> section(String key) {
-        return value(key, TomlTable.class, "a table").map(found -> new Section(found, fileName, problems));
+        return value(key, TomlTable.class, "a table")
+                .map(found -> new Section(found, table.inputPositionOf(List.of(key)), fileName, problems));
     }
 
     List<Section> sections(String key) {
@@ -157,7 +168,7 @@ final class Section {
         Optional<TomlArray> array = value(key, TomlArray.class, "a list of tables: write [[" + key + "]]");
         for (int at = 0; array.isPresent() && at < array.get().size(); at++) {
             if (array.get().get(at) instanceof TomlTable found) {
-                sections.add(new Section(found, fileName, problems));
+                sections.add(new Section(found, array.get().inputPositionOf(at), fileName, problems));
             } else {
                 problem(array.get().inputPositionOf(at), key + " is not a list of tables: write [[" + key + "]]");
             }

@@ -121,7 +121,9 @@ class ConfigReaderTest {
             policy = "curve"          | a.toml:1:1: curve needs [curve] with class, load and points |
             class = 3                 | a.toml:1:1: class is not a list of tables: write [[class]] |
             [weave]\\nincludes = []    | a.toml:2:1: there is no "includes" here; there are exclude, include, leaf_loops |
-            [[class]]\\nweight = 2     | a class has no name |
+            [[class]]\\nweight = 2     | a.toml:1:1: a class has no name |
+            [[class]]\\nname = "a"\\npaths = "/a"\\n\\n[[class]]\\nweight = 2 | a.toml:5:1: a class has no name |
+            policy = "curve"\\n\\n[curve]\\nload = "other" | a.toml:3:1: class is missing |
             [[class]]\\nname = "a"\\nweight = 0 | a.toml:3:1: weight is 0, and may be 0.001 to 1000 |
             [[class]]\\nname = "a"\\n[[class]]\\nname = "a" | a.toml:4:1: there are two classes "a" |
             [[class]]\\nname = "a"\\n[[class]]\\nname = "b" | a.toml:4:1: class "b" is never reached |
@@ -144,7 +146,9 @@ class ConfigReaderTest {
     @Test
     void minimumSharesMustLeaveSomething() {
         String classes = "[[class]]\nname = \"a\"\npaths = \"/a\"\nminimum_share = 0.6\n"
-                + "[[class]]\nname = \"b\"\npaths = \"/b\"\nminimum_share = 0.5\n";
+                + "[[class]]\nname = \"b\"\npaths = \"/b\"\nminimum_share = 0.5\n"
+                + "[[class]]\nname = \"c\"\npaths = \"/c\"\n";
+        assertEquals(1, problems(classes).size());
         assertTrue(problems(classes).get(0).startsWith("a.toml:8:1: the minimum shares come to 1.1"));
     }
 

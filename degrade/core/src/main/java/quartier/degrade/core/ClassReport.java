@@ -12,6 +12,7 @@ import java.util.OptionalLong;
 public record ClassReport(
         String name,
         long nrArrived,
+        long nrAdmitted,
         long nrCompleted,
         long nrRejected,
         long nrYields,
@@ -47,6 +48,7 @@ public record ClassReport(
         return new ClassReport(
                 queue.workClass().name(),
                 counts.arrived,
+                counts.arrived - counts.rejected - queue.nrQueued,
                 counts.completed,
                 counts.rejected,
                 counts.yields,

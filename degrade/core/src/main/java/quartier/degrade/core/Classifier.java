@@ -19,14 +19,15 @@ final class Classifier {
         return queues.get(queues.size() - 1);
     }
 
-    /** Whether a request that was put into this class may be of another once its handler is known. */
-    boolean isUnsure(RunQueue queue) {
+    /** Whether a request that was put into this class may be of another once it is known who handles it. */
+    boolean isUnsure(Request request, RunQueue queue) {
         for (RunQueue before : queues) {
             if (before == queue) {
                 break;
             }
-            if (!before.workClass().rule().handlers().isEmpty()) {
-                return true;
+            Rule rule = before.workClass().rule();
+            if (!rule.handlers().isEmpty() && rule.withoutHandlers().fits(request)) {
+                return !request.isHandlerKnown();
             }
         }
         return false;

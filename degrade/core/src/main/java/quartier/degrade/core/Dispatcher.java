@@ -122,15 +122,19 @@ public final class Dispatcher {
         });
     }
 
-    /** It has become known which class handles this job: its rules are asked again. */
-    public void handledBy(Job job, String handler) {
+    /**
+     * It has become known which class handles this job: its rules are asked again.
+     *
+     * @param isLast whether that class hands it on to no other
+     */
+    public void handledBy(Job job, String handler, boolean isLast) {
         RunQueue queue = scheduler.queue(job, handler);
         if (queue != job.queue) {
             locked(() -> {
                 scheduler.move(job, queue, clock.getAsLong());
                 return null;
             });
-        } else if (job.unsure) {
+        } else if (job.unsure && isLast) {
             locked(() -> {
                 scheduler.stay(job, clock.getAsLong());
                 return null;

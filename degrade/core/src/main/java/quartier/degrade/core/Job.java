@@ -39,6 +39,8 @@ public final class Job {
     long lookedNanos;
     int nrUnanswered;
     boolean begun;
+    /** Its class counts it as present. */
+    boolean counted;
     /** Which class handles it, and so perhaps its own class, is not known yet. */
     volatile boolean unsure;
     volatile State state = State.NEW;

@@ -8,6 +8,8 @@ final class Permits {
     /** The part of all CPU time that is idle. Between the two all is well: else there would be one more and one less in turn. */
     private static final double IDLE_TOO_MUCH = 0.05;
     private static final double IDLE_NONE = 0.01;
+    /** The kernel counts idle time in ticks of 10 ms: in one look alone at few CPUs there may be none by chance. */
+    private static final int BUSY_LOOKS = 2;
     private static final int TIMES_MAX = 8;
     /** What nobody has needed for so long was of another time. */
     private static final long NEEDED_NANOS = 5_000_000_000L;
@@ -16,6 +18,7 @@ final class Permits {
     private boolean mayGrow;
     private int nrMore;
     private Idle last;
+    private int nrBusyLooks;
     private long unneededNanos;
     /** At the last tick. */
     private boolean anyWaited;
@@ -59,8 +62,11 @@ final class Permits {
         double idleAlthoughPart = idle.part() - nobodyWaitedPart;
         if (idleAlthoughPart > IDLE_TOO_MUCH) {
             nrMore = Math.min(nrMore + 1 + nrMore / 4, (TIMES_MAX - 1) * nrConfigured);
-        } else if (idle.part() < IDLE_NONE) {
+        }
+        nrBusyLooks = idle.part() < IDLE_NONE ? nrBusyLooks + 1 : 0;
+        if (nrBusyLooks >= BUSY_LOOKS) {
             nrMore /= 4;
+            nrBusyLooks = 0;
         }
         unneededNanos = idleAlthoughPart >= IDLE_NONE ? 0 : unneededNanos + idle.forNanos();
         if (unneededNanos >= NEEDED_NANOS) {

@@ -12,6 +12,11 @@ public interface Request {
     /** The name of the class that will handle it. */
     String handler();
 
+    /** Whether it is that, and not one that hands it on to the one. */
+    default boolean isHandlerKnown() {
+        return handler() != null;
+    }
+
     /** The same, now that this is known to handle it. */
     default Request handledBy(String handler) {
         Request known = this;

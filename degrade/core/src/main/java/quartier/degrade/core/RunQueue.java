@@ -72,6 +72,10 @@ public final class RunQueue {
         return nrPresent + nrParts - nrAway - nrUnsure;
     }
 
+    public boolean isHere() {
+        return nrHere() > 0;
+    }
+
     void add(Job job, boolean isInTurn) {
         (isInTurn ? inTurn : waiting).addLast(job);
     }

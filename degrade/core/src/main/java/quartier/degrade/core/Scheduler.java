@@ -21,8 +21,8 @@ public final class Scheduler {
     /** A look at a thread says nothing before it had time to wake up. */
     private static final long LOOK_AFTER_NANOS = 1_000_000;
     private static final long LOOK_AGAIN_MAX_NANOS = 50_000_000;
-    /** Who has not got to its handler by then is taken for what it seems to be. */
-    private static final long UNSURE_NANOS = 5_000_000;
+    /** Who has not got to its handler by then is taken for what it seems to be, at the next tick. */
+    private static final long UNSURE_NANOS = 100_000_000;
     private static final long TICK_NANOS = 1_000_000;
     private static final long TICK_CALM_NANOS = 2_000_000;
 
@@ -88,7 +88,8 @@ public final class Scheduler {
     public Job job(Request request, Thread thread, long nowNanos) {
         Classifier now = classifier;
         Job job = new Job(now.queue(request), request, thread, nowNanos);
-        job.unsure = request.handler() == null && now.isUnsure(job.queue);
+        // Whoever may be sent away at the door is not let in before anybody knows whether it may be.
+        job.unsure = job.workClass().admission().isUnbounded() && now.isUnsure(request, job.queue);
         return job;
     }
 
@@ -103,6 +104,7 @@ public final class Scheduler {
         queue.counts.arrived++;
         queue.nrPresent++;
         queue.nrUnsure += job.unsure ? 1 : 0;
+        job.counted = true;
         if (!enforcing() && settings.mode() == Settings.Mode.DRY_RUN) {
             rehearse(queue);
         }
@@ -122,6 +124,7 @@ public final class Scheduler {
         include(part.queue);
         part.queue.counts.parts++;
         part.queue.nrParts++;
+        part.counted = true;
         lookWhoIsAlone(nowNanos);
         return goOn(part, nowNanos);
     }
@@ -154,11 +157,13 @@ public final class Scheduler {
         }
     }
 
+    /** Who does not know its class yet does not wait in another one's queue: it is asked for that once it knows. */
     private boolean runs(Job job, long nowNanos) {
-        if (ordering() && (nrWaiting > 0 || !isFreeFor(job.queue, null))) {
+        boolean getsPermit = ordering() && nrWaiting == 0 && isFreeFor(job.queue, null);
+        if (ordering() && !getsPermit && !job.unsure) {
             return false;
         }
-        begin(job, ordering() ? State.RUNNING : State.LOOSE, nowNanos);
+        begin(job, getsPermit ? State.RUNNING : State.LOOSE, nowNanos);
         return true;
     }
 
@@ -200,6 +205,7 @@ public final class Scheduler {
         if (!inTurn) {
             job.turnNanos = 0;
         }
+        beSure(job);
         job.become(State.WAITING, nowNanos);
         job.queue.add(job, inTurn);
         nrWaiting++;
@@ -249,6 +255,10 @@ public final class Scheduler {
         remove(job, nowNanos);
         beSure(job);
         job.become(State.DONE, nowNanos);
+        if (!job.counted) {
+            // Something went wrong as it arrived.
+            return;
+        }
         if (job.part) {
             job.queue.nrParts--;
         } else {
@@ -302,17 +312,24 @@ public final class Scheduler {
         include(queue);
         queue.counts.arrived++;
         queue.nrPresent++;
-        lookWhoIsAlone(nowNanos);
+        knowsItsClass(job, nowNanos);
     }
 
     /** A job that runs stays in its class now that its handler is known. */
     public void stay(Job job, long nowNanos) {
         beSure(job);
+        knowsItsClass(job, nowNanos);
+    }
+
+    private void knowsItsClass(Job job, long nowNanos) {
         lookWhoIsAlone(nowNanos);
+        if (ordering() && job.state == State.LOOSE) {
+            questions.ask(job, nowNanos);
+        }
     }
 
     private void beSure(Job job) {
-        job.queue.nrUnsure -= job.unsure ? 1 : 0;
+        job.queue.nrUnsure -= job.unsure && job.counted ? 1 : 0;
         job.unsure = false;
     }
 
@@ -414,7 +431,7 @@ public final class Scheduler {
         wakeUps.add(probe.lateNanos(), nowNanos);
         lookAfter(running, nowNanos);
         lookAfter(loose, nowNanos);
-        policy.tick(queues, nowNanos);
+        policy.tick(queues, nowNanos, enforcing());
         lookWhoIsAlone(nowNanos);
         permits.tick(nowNanos, nrWaiting > 0, probe);
         if (!ordering()) {

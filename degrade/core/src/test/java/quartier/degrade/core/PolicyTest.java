@@ -147,8 +147,22 @@ class PolicyTest {
         assertFalse(isOutOfReach(simulation), "not yet");
         assertTrue(isOutOfReach(simulation.run(5 * S)));
         simulation.stopClients("light");
-        assertFalse(isOutOfReach(simulation.run(2 * S)), "nobody is there who could miss it");
+        assertFalse(isOutOfReach(simulation.run(12 * S)), "nobody is there who could miss it");
         assertFalse(isOutOfReach(simulation.clients(1, "light", MS / 2).run(5 * S)), "one alone keeps it");
+    }
+
+    @Test
+    void whatIsOnlyRehearsedSaysNothingAboutATarget() {
+        Target target = Target.protect("light", MS);
+        double before = target.othersShare();
+        Settings settings = new Settings(2, 2 * MS, S, Settings.Mode.ON, () -> target, List.of(classFor("light"), classFor("heavy")));
+        Simulation simulation = new Simulation(settings.withMode(Settings.Mode.DRY_RUN))
+                .clients(30, "light", 4 * MS)
+                .clients(10, "heavy", 40 * MS)
+                .run(20 * S);
+        assertEquals(before, target.othersShare());
+        assertFalse(isOutOfReach(simulation));
+        assertTrue(simulation.report("light").nrWouldWait() > 0);
     }
 
     @Test
@@ -224,12 +238,16 @@ class PolicyTest {
     }
 
     /** Until its handler is known each request is of the class that asks for none. */
-    @Test
-    void whoeverIsAloneByItsHandlersIsToo() {
+    private static Scheduler byHandler(int nrPermits) {
         Rule byHandler = new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.Light")));
         WorkClass light = new WorkClass("light", byHandler, 1, 0, 0, Admission.UNBOUNDED);
-        Scheduler scheduler = new Scheduler(
-                new Settings(2, 2 * MS, S, Settings.Mode.ON, Weighted::new, List.of(light, WorkClass.plain("rest"))));
+        return new Scheduler(
+                new Settings(nrPermits, 2 * MS, S, Settings.Mode.ON, Weighted::new, List.of(light, WorkClass.plain("rest"))));
+    }
+
+    @Test
+    void whoeverIsAloneByItsHandlersIsToo() {
+        Scheduler scheduler = byHandler(2);
         Job job = handled(scheduler, "x.Light", 0);
         // No thread has it, so it wants no CPU.
         Job away = handled(scheduler, "x.Rest", 0);
@@ -240,6 +258,7 @@ class PolicyTest {
         job = handled(scheduler, "x.Light", nowNanos);
         assertTrue(scheduler.queues().get(0).isFree());
         Job unsure = arrive(scheduler, "rest", nowNanos);
+        scheduler.tick(nowNanos + 99 * MS, Simulation.BUSY);
         assertTrue(scheduler.queues().get(0).isFree(), "it may be a light one");
         scheduler.tick(nowNanos + 100 * MS, Simulation.BUSY);
         assertFalse(scheduler.queues().get(0).isFree());
@@ -252,6 +271,37 @@ class PolicyTest {
         assertTrue(scheduler.claim(away));
         scheduler.resume(away, null, nowNanos);
         assertFalse(scheduler.queues().get(0).isFree(), "who comes back is company");
+    }
+
+    @Test
+    void whoDoesNotKnowItsClassYetWaitsForItsHandlerFirst() {
+        Scheduler scheduler = byHandler(1);
+        Job first = handled(scheduler, "x.Rest", 0);
+        Job light = arrive(scheduler, "rest", 1);
+        assertEquals(Job.State.LOOSE, light.state());
+        assertFalse(light.asked());
+        scheduler.move(light, scheduler.queue(light, "x.Light"), 2);
+        assertTrue(light.asked());
+        assertFalse(scheduler.pass(light, 3));
+        assertEquals("light: 1 of 1 wait", light.queue.toString());
+        Job rest = arrive(scheduler, "rest", 4);
+        assertEquals(Job.State.LOOSE, rest.state());
+        scheduler.stay(rest, 5);
+        assertTrue(rest.asked());
+        scheduler.leave(first, 6);
+        assertEquals(Job.State.RUNNING, light.state());
+    }
+
+    @Test
+    void whoMayBeSentAwayWaitsAtTheDoor() {
+        Rule byHandler = new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.Light")));
+        WorkClass light = new WorkClass("light", byHandler, 1, 0, 0, Admission.UNBOUNDED);
+        WorkClass rest = WorkClass.plain("rest").withAdmission(new Admission(1, S, 503, 1));
+        Scheduler scheduler =
+                new Scheduler(new Settings(1, 2 * MS, S, Settings.Mode.ON, Weighted::new, List.of(light, rest)));
+        arrive(scheduler, "rest", 0);
+        assertEquals(Job.State.WAITING, arrive(scheduler, "rest", 0).state());
+        assertEquals(Job.State.DONE, arrive(scheduler, "rest", 0).state());
     }
 
     private static Job handled(Scheduler scheduler, String handler, long nowNanos) {

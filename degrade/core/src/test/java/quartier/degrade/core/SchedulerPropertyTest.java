@@ -42,10 +42,10 @@ class SchedulerPropertyTest {
                 () -> Target.curve("a", "b", Curve.level(7 * MS)));
     }
 
-    /** Whoever is of one of these may turn out to be of the first. */
+    /** Whoever is of the last may turn out to be of the first. */
     private static List<WorkClass> classes(int queueMax) {
         return List.of(
-                classFor("named", new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.Y")))),
+                classFor("named", new Rule(List.of(Glob.path("c")), List.of(), Map.of(), List.of(Glob.className("x.Y")))),
                 Simulation.classFor("a").withWeight(3).withPriority(2),
                 Simulation.classFor("b").withMinimumShare(0.1)
                         .withAdmission(new WorkClass.Admission(queueMax, 3 * MS, 503, 1)),

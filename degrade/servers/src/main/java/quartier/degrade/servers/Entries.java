@@ -25,6 +25,11 @@ public final class Entries {
         return server.equals(Spring.NAME) ? Spring.handler(handler) : Server.named(server).handler(handler);
     }
 
+    /** Whether this class, by its name, hands requests on to another one that will be announced as well. */
+    public static boolean handsOn(String handler) {
+        return Spring.SERVLET.equals(handler);
+    }
+
     /** Those of this class, by its internal name. */
     public static List<Entry> of(String internalName) {
         return BY_OWNER.getOrDefault(internalName, List.of());

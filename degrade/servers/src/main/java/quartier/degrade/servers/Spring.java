@@ -12,6 +12,8 @@ import quartier.degrade.weave.EntryWeaver.Kind;
  */
 final class Spring {
     static final String NAME = "spring";
+    /** What servers take for the handler of everything. */
+    static final String SERVLET = "org.springframework.web.servlet.DispatcherServlet";
     static final List<Entry> ENTRIES = List.of(new Entry(
             Kind.DELEGATE,
             NAME,

@@ -59,6 +59,12 @@ final class Tomcat implements Server {
             public String handler() {
                 return text(call(request, "getWrapper"), "getServletClass");
             }
+
+            @Override
+            public boolean isHandlerKnown() {
+                String handler = handler();
+                return handler != null && !Entries.handsOn(handler);
+            }
         };
     }
 

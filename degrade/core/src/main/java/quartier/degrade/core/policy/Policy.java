@@ -21,8 +21,12 @@ public interface Policy {
     /** A class has held a permit for so long. */
     default void charge(RunQueue queue, long heldNanos) {}
 
-    /** Called often, with all classes. */
-    default void tick(List<RunQueue> all, long nowNanos) {}
+    /**
+     * Called often, with all classes.
+     *
+     * @param isEnforced whether anything is done as this policy says; else what happens says nothing about it
+     */
+    default void tick(List<RunQueue> all, long nowNanos, boolean isEnforced) {}
 
     /**
      * The class for which one permit is kept from all others, also while it does not want it; null if there is none. There is a

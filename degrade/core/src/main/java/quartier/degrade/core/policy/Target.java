@@ -17,11 +17,11 @@ import quartier.degrade.core.RunQueue;
  */
 public final class Target implements Policy {
     private static final long STEP_NANOS = 100_000_000;
-    /** A step has this many latencies in it: what ends soon after the one before had begun before that. */
+    /** Where there are few requests it is longer, so that it has some. */
+    private static final long STEP_NANOS_OF_FEW = 500_000_000;
+    /** And as long as so many of its latencies: what ends soon after a step has begun had begun before. */
     private static final double STEP_LATENCIES = 1.5;
-    /** But for this it is over at some time, with as few requests as there were. */
-    private static final long STEP_NANOS_MAX = 500_000_000;
-    private static final long STEP_NANOS_OF_SLOW_MAX = 5_000_000_000L;
+    private static final long STEP_NANOS_MAX = 5_000_000_000L;
     private static final int STEP_COMPLETIONS = 20;
     /** The others' share at least: what never gets a CPU holds its thread and its memory for ever. */
     private static final double SHARE_MIN = 0.02;
@@ -65,9 +65,10 @@ public final class Target implements Policy {
     private double othersNanos;
     private double floorNanos;
     private long steppedNanos = Long.MIN_VALUE;
-    private long stepNanos = STEP_NANOS;
-    /** Since when the target is missed though the others have as little as they ever have; MAX_VALUE for it is not. */
-    private long missesSinceNanos = Long.MAX_VALUE;
+    private long lookedNanos;
+    /** Since when, and until when, the target was missed though the others had as little as they ever have. */
+    private long missesSinceNanos;
+    private long missesUntilNanos;
     private long nrAtStep;
     /** How many of the load's class there are, smoothed: a curve is no reason to jump. */
     private double load;
@@ -146,8 +147,8 @@ public final class Target implements Policy {
     }
 
     @Override
-    public void tick(List<RunQueue> all, long nowNanos) {
-        amongOthers.tick(all, nowNanos);
+    public void tick(List<RunQueue> all, long nowNanos, boolean isEnforced) {
+        amongOthers.tick(all, nowNanos, isEnforced);
         RunQueue own = find(all, protectedClass);
         RunQueue loading = loadClass == null ? null : find(all, loadClass);
         boolean isFirst = steppedNanos == Long.MIN_VALUE;
@@ -165,40 +166,61 @@ public final class Target implements Policy {
         }
         if (isFirst) {
             restart(own, nowNanos);
+            misses(false, nowNanos);
+            presentUntilNanos = Math.max(presentUntilNanos, nowNanos);
         }
         wasFree &= own.isFree();
-        wasInCompany |= all.stream().anyMatch(queue -> queue != own && queue.nrPresent() > 0);
-        if (isStepOver(own, nowNanos - steppedNanos)) {
+        wasInCompany |= all.stream().anyMatch(queue -> queue != own && queue.isHere());
+        if (!isEnforced) {
+            restart(own, nowNanos);
+        } else if (isStepOver(own, nowNanos)) {
             step(all, own, nowNanos);
             restart(own, nowNanos);
         }
     }
 
-    private boolean isStepOver(RunQueue own, long elapsedNanos) {
-        boolean saysEnough = own.latencies().nr() - nrAtStep >= STEP_COMPLETIONS;
+    private boolean isStepOver(RunQueue own, long nowNanos) {
+        long elapsedNanos = nowNanos - steppedNanos;
+        long nrEnded = own.latencies().nr() - nrAtStep;
+        long leastNanos = nrEnded >= STEP_COMPLETIONS ? STEP_NANOS : STEP_NANOS_OF_FEW;
+        if (elapsedNanos < leastNanos || nowNanos - lookedNanos < STEP_NANOS) {
+            return false;
+        }
+        lookedNanos = nowNanos;
+        if (elapsedNanos >= STEP_NANOS_MAX) {
+            return true;
+        }
         // What has not ended counts as soon as it is late.
-        boolean saysNothing = own.nrPresent() == 0 || ageIfLate(own, tickedNanos) > 0;
-        return elapsedNanos >= (saysEnough ? stepNanos : saysNothing ? STEP_NANOS_MAX : Math.max(stepNanos, STEP_NANOS_MAX));
+        boolean saysAll = own.nrPresent() == 0 || ageIfLate(own, nowNanos) > 0;
+        if (saysAll && elapsedNanos >= STEP_NANOS_OF_FEW) {
+            return true;
+        }
+        return nrEnded > 0 && elapsedNanos >= STEP_LATENCIES * p95(own).orElse(0);
+    }
+
+    private OptionalLong p95(RunQueue own) {
+        return own.latencies().quantileAfter(QUANTILE, nrAtStep);
     }
 
     private void restart(RunQueue own, long nowNanos) {
         steppedNanos = nowNanos;
+        lookedNanos = nowNanos;
         wasFree = own.isFree();
         wasInCompany = false;
         nrAtStep = own.latencies().nr();
     }
 
     private void step(List<RunQueue> all, RunQueue own, long nowNanos) {
-        OptionalLong measured = own.latencies().quantileAfter(QUANTILE, nrAtStep);
         // Else a class that is shut out looks well.
-        long latencyNanos = Math.max(measured.orElse(0), ageIfLate(own, nowNanos));
-        boolean atLeast = othersShare <= SHARE_MIN || !wasInCompany;
-        boolean misses = atLeast && latencyNanos > MISSES_ABOVE * targetNanos;
-        missesSinceNanos = misses ? Math.min(missesSinceNanos, nowNanos) : Long.MAX_VALUE;
+        long latencyNanos = Math.max(p95(own).orElse(0), ageIfLate(own, nowNanos));
         if (latencyNanos == 0) {
+            if (nowNanos - presentUntilNanos >= OUT_OF_REACH_NANOS) {
+                misses(false, nowNanos);
+            }
             return;
         }
-        stepNanos = Math.min(Math.max(STEP_NANOS, (long) (STEP_LATENCIES * latencyNanos)), STEP_NANOS_OF_SLOW_MAX);
+        boolean othersHaveLeast = othersShare <= SHARE_MIN || !wasInCompany;
+        misses(othersHaveLeast && latencyNanos > MISSES_ABOVE * targetNanos, nowNanos);
         nrFreeMisses = wasFree && latencyNanos > targetNanos ? nrFreeMisses + 1 : 0;
         if (nrFreeMisses == FREE_MISSES_MAX) {
             inOrderUntilNanos = nowNanos + IN_ORDER_NANOS;
@@ -206,6 +228,11 @@ public final class Target implements Policy {
         if (wasInCompany) {
             share(all, own, latencyNanos);
         }
+    }
+
+    private void misses(boolean misses, long nowNanos) {
+        missesSinceNanos = misses ? missesSinceNanos : nowNanos;
+        missesUntilNanos = nowNanos;
     }
 
     private void share(List<RunQueue> all, RunQueue own, long latencyNanos) {
@@ -249,7 +276,7 @@ public final class Target implements Policy {
 
     @Override
     public Optional<Aim> aim() {
-        boolean outOfReach = missesSinceNanos <= tickedNanos - OUT_OF_REACH_NANOS;
+        boolean outOfReach = missesUntilNanos - missesSinceNanos >= OUT_OF_REACH_NANOS;
         return Optional.of(new Aim(protectedClass, loadClass, curve.points(), load, targetNanos, othersShare, outOfReach));
     }
 

@@ -46,7 +46,7 @@ public final class Weighted implements Policy {
     }
 
     @Override
-    public void tick(List<RunQueue> all, long nowNanos) {
+    public void tick(List<RunQueue> all, long nowNanos, boolean isEnforced) {
         if (decayedNanos == Long.MIN_VALUE) {
             decayedNanos = nowNanos;
         }
