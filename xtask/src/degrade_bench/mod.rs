@@ -315,7 +315,9 @@ fn possible(variants: &[String]) -> anyhow::Result<Vec<&str>> {
     let is_possible = |variant: &&str| is_root || *variant != "priorities";
     let possible: Vec<_> = variants.iter().map(String::as_str).filter(is_possible).collect();
     if possible.len() < variants.len() {
-        eprintln!("without priorities: Java's thread priorities have no effect but for root; run it as root to compare them");
+        eprintln!(
+            "without priorities: Java's thread priorities have no effect but for root; run it as root to compare them"
+        );
     }
     Ok(possible)
 }
