@@ -4,6 +4,7 @@
 mod clocks;
 mod cpus;
 mod enter;
+mod execs;
 mod group;
 mod mounts;
 mod plan;

@@ -74,6 +74,7 @@ pub fn attend(
     let is_counted = plan.facts().is_some();
     let start = plan.start.clone();
     let mut plan = plan.write()?;
+    let watch = start.tells_spaces.then(Watch::begin).transpose()?;
     let (command, streams) = streams::spawn(&start, &plan)?;
     host.send(&Frame::Started).doing("write to the host")?;
     let ended = Arc::new(AtomicBool::new(false));
@@ -89,7 +90,6 @@ pub fn attend(
         thread::spawn(move || streams::forward(file, &ended, send))
     };
     let mut outputs = streams.outputs;
-    let watch = start.tells_spaces.then(Watch::begin);
     let while_it_runs: Vec<_> =
         if start.is_repeatable { Vec::new() } else { outputs.drain(..).map(forward).collect() };
     let exit = reap_until(command, on_end)?;

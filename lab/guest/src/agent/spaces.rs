@@ -3,51 +3,54 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::setpriority_process;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{Pid, setpriority_process};
 
+use super::execs::Execs;
 use super::{Host, group};
 use crate::error::{Context, Result};
 use crate::frame::{DATA_BYTES_MAX, Frame};
 
-/// A process that lives shorter than this may be missed; a counted guest is slow, so few do. At first it is looked more often.
+/// So often it is looked for what processes have loaded since they began.
 const LOOK: Duration = Duration::from_millis(20);
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-/// Ahead of all that is looked at: where each CPU has work, whoever waits for its turn comes when that is over.
+/// Ahead of all that is looked at: where each CPU has work, whoever waits for its turn comes when a short process is over.
 const NICE: i32 = -20;
 const KERNEL_NAMES: &str = "/proc/kallsyms";
+
+/// Where each process has what, as the kernel lists it.
+type Spaces = BTreeMap<u32, Vec<u8>>;
 
 /// Looks at the group's processes until it is told to end.
 #[derive(Debug)]
 pub struct Watch {
-    end: Sender<()>,
-    watcher: JoinHandle<BTreeMap<u32, Vec<u8>>>,
+    end: OwnedFd,
+    watcher: JoinHandle<Spaces>,
 }
 
 impl Watch {
-    pub fn begin() -> Self {
-        let (end, ended) = channel();
+    /// From before the first of them begins.
+    pub fn begin() -> Result<Self> {
+        let making = "make an event";
+        let end = eventfd(0, EventfdFlags::CLOEXEC).doing(making)?;
+        let ended = end.try_clone().doing(making)?;
+        // Where the kernel tells nothing, it is looked now and then.
+        let execs = Execs::listen().ok();
         let watcher = thread::spawn(move || {
-            let mut spaces = BTreeMap::new();
             // On Linux a priority is of one thread; without it more is missed, and no more than that.
             let _ = setpriority_process(None, NICE);
-            let mut wait = FIRST_LOOK;
-            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                look(&mut spaces);
-                wait = (2 * wait).min(LOOK);
-            }
-            spaces
+            watch(&ended, execs.as_ref())
         });
-        Self { end, watcher }
+        Ok(Self { end, watcher })
     }
 
     /// Tells the host what was seen.
     pub fn end(self, host: &Host) -> Result<()> {
         let telling = "tell the host where processes had what";
-        let _ = self.end.send(());
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
         for (process, maps) in self.watcher.join().unwrap_or_default() {
             host.send(&Frame::Space(process, maps)).doing(telling)?;
         }
@@ -58,15 +61,45 @@ impl Watch {
     }
 }
 
-/// The latest of each that has any: one that ends has none left.
-fn look(spaces: &mut BTreeMap<u32, Vec<u8>>) {
-    for process in group::members() {
-        let process = process.as_raw_nonzero().get().unsigned_abs();
-        if let Ok(maps) = fs::read(format!("/proc/{process}/maps"))
-            && !maps.is_empty()
-        {
-            spaces.insert(process, maps);
+fn watch(ended: &OwnedFd, execs: Option<&Execs>) -> Spaces {
+    let mut spaces = Spaces::new();
+    let look: Timespec = LOOK.try_into().expect("a short time");
+    let mut looked = Instant::now();
+    loop {
+        let waited_for = [Some(ended.as_fd()), execs.map(AsFd::as_fd)];
+        let mut waited_for: Vec<_> = waited_for
+            .iter()
+            .flatten()
+            .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
+            .collect();
+        let _ = poll(&mut waited_for, Some(&look));
+        if !waited_for[0].revents().is_empty() {
+            return spaces;
         }
+        let begun = execs.map(Execs::begun).unwrap_or_default();
+        let is_time = looked.elapsed() >= LOOK;
+        if is_time || !begun.is_empty() {
+            let members = group::members().into_iter().map(number);
+            members
+                .filter(|process| is_time || begun.contains(process))
+                .for_each(|process| look_at(&mut spaces, process));
+        }
+        if is_time {
+            looked = Instant::now();
+        }
+    }
+}
+
+fn number(process: Pid) -> u32 {
+    process.as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The latest of each that has any: one that ends has none left.
+fn look_at(spaces: &mut Spaces, process: u32) {
+    if let Ok(maps) = fs::read(format!("/proc/{process}/maps"))
+        && !maps.is_empty()
+    {
+        spaces.insert(process, maps);
     }
 }
 
