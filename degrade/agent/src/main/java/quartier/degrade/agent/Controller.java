@@ -36,12 +36,12 @@ final class Controller {
     /** Where more permits may be wanted; without it there are as many as there are. */
     private void lookAtCpus() {
         long nowNanos = System.nanoTime();
-        if (nowNanos - lookedNanos < CpuIdle.LOOK_NANOS) {
+        if (nowNanos - lookedNanos < ThreadProbe.LOOK_NANOS) {
             return;
         }
         lookedNanos = nowNanos;
         if (dispatcher.settings().permitsMayGrow()) {
-            probe.cpuIdle().look(nowNanos, Runtime.getRuntime().availableProcessors());
+            probe.lookAtCpus(nowNanos);
         }
     }
 

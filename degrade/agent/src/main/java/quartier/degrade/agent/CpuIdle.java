@@ -6,7 +6,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.BitSet;
 import java.util.List;
-import quartier.degrade.core.Idle;
 
 /**
  * How idle the CPUs are that this process may use: by the kernel's count of each (proc_stat(5), idle and iowait), and, where a quota or
@@ -15,9 +14,8 @@ import quartier.degrade.core.Idle;
 final class CpuIdle {
     /** USER_HZ, in which /proc counts on every machine with a JVM. */
     private static final long TICK_NANOS = 10_000_000;
-    static final long LOOK_NANOS = 200_000_000;
     /** A look so long ago says nothing about now. */
-    private static final long STALE_NANOS = 2 * LOOK_NANOS;
+    private static final long STALE_NANOS = 2 * ThreadProbe.LOOK_NANOS;
 
     private static final int USER_AT = 11;
     private static final int SYSTEM_AT = 12;
@@ -32,7 +30,6 @@ final class CpuIdle {
     private List<Path> throttleCounts;
     private Counted counted;
     private long lookedNanos;
-    private Idle last;
 
     CpuIdle(Path proc, Path controlGroups) {
         this.proc = proc;
@@ -44,19 +41,14 @@ final class CpuIdle {
         return new CpuIdle(Path.of("/proc"), Path.of("/sys/fs/cgroup"));
     }
 
-    /** What the last look said; null before the first one. */
-    Idle last() {
-        return last;
-    }
-
-    /** To be called every {@link #LOOK_NANOS}. Reads files: under no lock. */
-    void look(long nowNanos, int nrCpusOfJvm) {
+    /** The part of their time since it was last asked; NaN if that is not known. Reads files: under no lock. */
+    double part(long nowNanos, int nrCpusOfJvm) {
         long forNanos = nowNanos - lookedNanos;
         lookedNanos = nowNanos;
         Counted before = counted;
         counted = count();
         boolean isKnown = before != null && counted != null && forNanos <= STALE_NANOS;
-        last = new Idle(isKnown ? part(before, counted, forNanos, nrCpusOfJvm) : Double.NaN, forNanos);
+        return isKnown ? part(before, counted, forNanos, nrCpusOfJvm) : Double.NaN;
     }
 
     private static double part(Counted before, Counted now, long forNanos, int nrCpusOfJvm) {

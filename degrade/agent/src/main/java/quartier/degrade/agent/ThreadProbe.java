@@ -1,15 +1,17 @@
 package quartier.degrade.agent;
 
+import java.lang.management.CompilationMXBean;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
-import quartier.degrade.core.Idle;
 import quartier.degrade.core.Job;
+import quartier.degrade.core.Look;
 import quartier.degrade.core.Probe;
 
 /** What threads are doing: their CPU clocks, and where those stand still, the kernel's word. */
 final class ThreadProbe implements Probe {
     /** Who ran for less of the time since the last look is looked at closely. */
     private static final double BUSY_PART = 0.25;
+    static final long LOOK_NANOS = 200_000_000;
     /** A look so long ago says nothing about now. */
     private static final long STALE_NANOS = 20_000_000;
     /** To wake up and go back to sleep is not to run. */
@@ -17,6 +19,11 @@ final class ThreadProbe implements Probe {
 
     private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
     private final CpuIdle cpuIdle = CpuIdle.ofThisMachine();
+    /** Null where nothing is compiled. */
+    private final CompilationMXBean compilers = ManagementFactory.getCompilationMXBean();
+    private long compiledMillis = compiledMillis();
+    private long lookedNanos = System.nanoTime();
+    private Look look;
     private long lateNanos = -1;
 
     @Override
@@ -49,13 +56,29 @@ final class ThreadProbe implements Probe {
         return lateNanos;
     }
 
-    CpuIdle cpuIdle() {
-        return cpuIdle;
+    /** Looks at CPUs, under no lock, to be called every {@link #LOOK_NANOS}. */
+    void lookAtCpus(long nowNanos) {
+        long forNanos = nowNanos - lookedNanos;
+        lookedNanos = nowNanos;
+        double idlePart = cpuIdle.part(nowNanos, Runtime.getRuntime().availableProcessors());
+        look = new Look(idlePart, nrCompiling(forNanos), forNanos);
+    }
+
+    /** The compilers' time is what passes while they have work, whether they have a CPU for it or wait for one. */
+    private double nrCompiling(long forNanos) {
+        long beforeMillis = compiledMillis;
+        compiledMillis = compiledMillis();
+        return (compiledMillis - beforeMillis) * 1e6 / forNanos;
+    }
+
+    private long compiledMillis() {
+        boolean isKnown = compilers != null && compilers.isCompilationTimeMonitoringSupported();
+        return isKnown ? compilers.getTotalCompilationTime() : 0;
     }
 
     @Override
-    public Idle idle() {
-        return cpuIdle.last();
+    public Look look() {
+        return look;
     }
 
     private static long elapsedNanos(Job job) {

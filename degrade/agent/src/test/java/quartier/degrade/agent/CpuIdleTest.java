@@ -1,8 +1,6 @@
 package quartier.degrade.agent;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -15,7 +13,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** How idle the CPUs are that a process may use, from files such as the kernel's. */
 class CpuIdleTest {
-    private static final long LOOK_NANOS = CpuIdle.LOOK_NANOS;
+    private static final long LOOK_NANOS = ThreadProbe.LOOK_NANOS;
     private static final int MANY = 64;
 
     @TempDir
@@ -60,18 +58,15 @@ class CpuIdleTest {
 
     private double look(CpuIdle cpuIdle, int nrCpusOfJvm) {
         nowNanos += LOOK_NANOS;
-        cpuIdle.look(nowNanos, nrCpusOfJvm);
-        return cpuIdle.last().part();
+        return cpuIdle.part(nowNanos, nrCpusOfJvm);
     }
 
     @Test
     void onlyCpusOnWhichItMayRunCount() throws IOException {
         CpuIdle cpuIdle = cpuIdle();
-        assertNull(cpuIdle.last());
         assertEquals(Double.NaN, look(cpuIdle, MANY), "the first time there is nothing to compare with");
         cpus(20, 20, 10, 0);
         assertEquals(0.5, look(cpuIdle, MANY));
-        assertEquals(LOOK_NANOS, cpuIdle.last().forNanos());
         assertEquals(0, look(cpuIdle, MANY));
         nowNanos += 10 * LOOK_NANOS;
         cpus(200, 200, 200, 200);
@@ -152,10 +147,8 @@ class CpuIdleTest {
     @Test
     void thisMachineSays() {
         CpuIdle cpuIdle = CpuIdle.ofThisMachine();
-        cpuIdle.look(0, MANY);
-        assertNotNull(cpuIdle.last());
-        cpuIdle.look(LOOK_NANOS, MANY);
-        double part = cpuIdle.last().part();
+        cpuIdle.part(0, MANY);
+        double part = cpuIdle.part(LOOK_NANOS, MANY);
         assertTrue(part >= 0 && part <= 1, "part " + part);
     }
 }

@@ -2,7 +2,9 @@ package quartier.degrade.core;
 
 /**
  * How many permits there are: as configured, or, where the configuration leaves it to us, more while CPUs have nothing to do although
- * jobs wait. Threads that block for too short a time to lend their permit would keep CPUs idle else. Under the dispatcher's lock.
+ * jobs wait, and fewer while the JVM's compilers have work. Threads that block for too short a time to lend their permit would keep CPUs
+ * idle else; and as long as code is interpreted, each CPU that compiles it does more for everybody than one that runs it. Under the
+ * dispatcher's lock.
  */
 final class Permits {
     /** The part of all CPU time that is idle. Between the two all is well: else there would be one more and one less in turn. */
@@ -11,13 +13,16 @@ final class Permits {
     /** The kernel counts idle time in ticks of 10 ms: in one look alone at few CPUs there may be none by chance. */
     private static final int BUSY_LOOKS = 2;
     private static final int TIMES_MAX = 8;
+    /** A compiler that worked for less of the time than the rest of this is none. */
+    private static final double BUSY_PART = 0.2;
     /** What nobody has needed for so long was of another time. */
     private static final long NEEDED_NANOS = 5_000_000_000L;
 
     private int nrConfigured;
     private boolean mayGrow;
     private int nrMore;
-    private Idle last;
+    private Look last;
+    private int nrLess;
     private int nrBusyLooks;
     private long unneededNanos;
     /** At the last tick. */
@@ -30,11 +35,17 @@ final class Permits {
         nrConfigured = settings.nrPermits();
         mayGrow = settings.permitsMayGrow();
         nrMore = 0;
+        nrLess = 0;
         anyWaited = false;
     }
 
     int nr() {
-        return nrConfigured + nrMore;
+        return Math.max(1, nrConfigured + nrMore - nrLess);
+    }
+
+    /** Whether there are fewer for the compilers' sake. */
+    boolean areReduced() {
+        return nrLess > 0;
     }
 
     /** A step each time there is a new look at the CPUs. */
@@ -45,10 +56,12 @@ final class Permits {
         waitedNanos += anyWaited ? nowNanos - tickedNanos : 0;
         tickedNanos = nowNanos;
         anyWaited = anyWaits;
-        Idle idle = probe.idle();
-        if (idle != null && idle != last) {
-            last = idle;
-            step(idle);
+        Look look = probe.look();
+        if (look != null && look != last) {
+            last = look;
+            step(look);
+            // Rounded down: one that has work for a moment now and then finds a CPU for that.
+            nrLess = (int) (look.nrCompiling() + BUSY_PART);
             waitedNanos = 0;
         }
     }
@@ -57,18 +70,18 @@ final class Permits {
      * Up step by step, and down fast: whoever waits for a CPU waits for all that have a permit. While nobody waited for one, CPUs may
      * have been idle for want of work; at least the rest of it was idle although somebody waited.
      */
-    private void step(Idle idle) {
-        double nobodyWaitedPart = Math.max(0, 1 - (double) waitedNanos / idle.forNanos());
-        double idleAlthoughPart = idle.part() - nobodyWaitedPart;
+    private void step(Look look) {
+        double nobodyWaitedPart = Math.max(0, 1 - (double) waitedNanos / look.forNanos());
+        double idleAlthoughPart = look.idlePart() - nobodyWaitedPart;
         if (idleAlthoughPart > IDLE_TOO_MUCH) {
             nrMore = Math.min(nrMore + 1 + nrMore / 4, (TIMES_MAX - 1) * nrConfigured);
         }
-        nrBusyLooks = idle.part() < IDLE_NONE ? nrBusyLooks + 1 : 0;
+        nrBusyLooks = look.idlePart() < IDLE_NONE ? nrBusyLooks + 1 : 0;
         if (nrBusyLooks >= BUSY_LOOKS) {
             nrMore /= 4;
             nrBusyLooks = 0;
         }
-        unneededNanos = idleAlthoughPart >= IDLE_NONE ? 0 : unneededNanos + idle.forNanos();
+        unneededNanos = idleAlthoughPart >= IDLE_NONE ? 0 : unneededNanos + look.forNanos();
         if (unneededNanos >= NEEDED_NANOS) {
             nrMore /= 2;
             unneededNanos = 0;

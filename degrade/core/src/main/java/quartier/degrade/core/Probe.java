@@ -13,8 +13,8 @@ public interface Probe {
         return -1;
     }
 
-    /** How idle CPUs were when it was last looked; the same one until it is looked again. Null if it never was. */
-    default Idle idle() {
+    /** What CPUs did when it was last looked; the same one until it is looked again. Null if it never was. */
+    default Look look() {
         return null;
     }
 }

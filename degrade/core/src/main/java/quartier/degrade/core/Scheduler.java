@@ -545,7 +545,8 @@ public final class Scheduler {
 
     /** Where a class has become free, whoever waits runs; where it is not any more, whoever runs is asked back by and by. */
     private void lookWhoIsAlone(long nowNanos) {
-        boolean changed = enforcing() ? company.look(queues, settings, policy, nowNanos) : company.end(nowNanos);
+        boolean mayBeFree = enforcing() && !permits.areReduced();
+        boolean changed = mayBeFree ? company.look(queues, settings, policy, nowNanos) : company.end(nowNanos);
         if (changed && company.isAnyFree()) {
             release(nowNanos);
         }

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import quartier.degrade.core.policy.Fair;
+import quartier.degrade.core.policy.Weighted;
 
 /** More permits while CPUs are idle though jobs wait, and as few as configured once they are not. */
 class PermitsTest {
@@ -23,12 +24,13 @@ class PermitsTest {
     /** Whoever looks at CPUs does so five times a second. */
     private final class Cpus extends Simulation.Busy {
         double idlePart;
-        private Idle last;
+        double nrCompiling;
+        private Look last;
 
         @Override
-        public Idle idle() {
+        public Look look() {
             if (nowNanos - lookedNanos >= LOOK_NANOS) {
-                last = new Idle(idlePart, nowNanos - lookedNanos);
+                last = new Look(idlePart, nrCompiling, nowNanos - lookedNanos);
                 lookedNanos = nowNanos;
             }
             return last;
@@ -64,6 +66,38 @@ class PermitsTest {
         assertEquals(24, after(10_000, true, 0.2), "so many times as configured at most");
         assertEquals(24, after(1000, true, 0.03), "that is well");
         assertEquals(3, after(1200, true, 0), "and down again");
+    }
+
+    @Test
+    void compilersThatHaveWorkHaveCpusForIt() {
+        permits.configure(settings(true));
+        cpus.nrCompiling = 0.7;
+        assertEquals(3, after(1000, true, 0), "now and then");
+        cpus.nrCompiling = 1.9;
+        assertEquals(1, after(400, true, 0));
+        cpus.nrCompiling = 12;
+        assertEquals(1, after(400, true, 0), "one at least");
+        cpus.nrCompiling = 0.1;
+        assertEquals(3, after(400, true, 0));
+    }
+
+    @Test
+    void nobodyIsFreeOfPermitsWhileCodeIsCompiled() {
+        Settings settings = new Settings(
+                3, true, 2 * MS, 1000 * MS, Settings.Mode.ON, Weighted::new, List.of(WorkClass.plain("all")));
+        Scheduler scheduler = new Scheduler(settings);
+        List<Job> jobs = new ArrayList<>();
+        for (int nr = 0; nr < 8; nr++) {
+            jobs.add(scheduler.job(Simulation.requestOf("/"), null, nowNanos));
+            scheduler.arrive(jobs.get(nr), nowNanos);
+        }
+        cpus.nrCompiling = 2;
+        run(scheduler, jobs, 3000);
+        assertEquals(1, scheduler.nrRunning());
+        cpus.nrCompiling = 0;
+        run(scheduler, jobs, 1500);
+        assertEquals(0, scheduler.nrRunning());
+        assertEquals(8, scheduler.nrLoose(), "it is alone");
     }
 
     @Test
