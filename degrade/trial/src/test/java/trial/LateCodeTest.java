@@ -18,7 +18,7 @@ class LateCodeTest {
 
             [weave]
             include = ["trial.**", "com.sun.org.apache.xerces.**"]
-            profile_s = 1
+            profile_s = 2
             """;
     private static final String CHOSEN = "\\d+ yield points chosen by a profile";
     private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(60);
