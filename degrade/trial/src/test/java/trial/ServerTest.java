@@ -50,6 +50,16 @@ class ServerTest {
             """.formatted(lightWeight, heavyWeight);
     }
 
+    /** The same classes, and the light one held to so many milliseconds. */
+    private static String protect(String p95Millis) {
+        return CLASSES.replace("policy = \"weighted\"", "policy = \"protect\"").replace("[weave]", """
+            [protect]
+            class = "light"
+            p95_ms = %s
+
+            [weave]""".formatted(p95Millis));
+    }
+
     /** Each server, and where on it the services are. */
     static Stream<Arguments> servers() throws Exception {
         return Stream.of(
@@ -286,12 +296,7 @@ class ServerTest {
 
     @Test
     void aTargetThatCannotBeHeldIsSaid() throws Exception {
-        String config = CLASSES.replace("policy = \"weighted\"", "policy = \"protect\"").replace("[weave]", """
-            [protect]
-            class = "light"
-            p95_ms = 2.5
-
-            [weave]""");
+        String config = protect("2.5");
         try (ServerProcess server = new ServerProcess(JdkServerMain.class, config)) {
             Load load = load(server, "", MANY, MANY);
             Thread clients = load.start();
@@ -313,12 +318,7 @@ class ServerTest {
             // So long that the quantile is of nothing but this.
             Thread.sleep(15_000);
             long targetMillis = Math.round(600 * server.metric(p95));
-            server.configure(CLASSES.replace("policy = \"weighted\"", "policy = \"protect\"").replace("[weave]", """
-                [protect]
-                class = "light"
-                p95_ms = %d
-
-                [weave]""".formatted(targetMillis)), "reloaded");
+            server.configure(protect(String.valueOf(targetMillis)), "reloaded");
             Thread.sleep(15_000);
             double heldMillis = 1000 * server.metric(p95);
             for (int more = 0; more < 10 && heldMillis > 1.15 * targetMillis; more++) {

@@ -29,7 +29,6 @@ final class CpuIdle {
     private final Path controlGroups;
     private List<Path> throttleCounts;
     private Counted counted;
-    private long lookedNanos;
 
     CpuIdle(Path proc, Path controlGroups) {
         this.proc = proc;
@@ -41,10 +40,8 @@ final class CpuIdle {
         return new CpuIdle(Path.of("/proc"), Path.of("/sys/fs/cgroup"));
     }
 
-    /** The part of their time since it was last asked; NaN if that is not known. Reads files: under no lock. */
-    double part(long nowNanos, int nrCpusOfJvm) {
-        long forNanos = nowNanos - lookedNanos;
-        lookedNanos = nowNanos;
+    /** The part of their time since it was last asked, so long ago; NaN if that is not known. Reads files: under no lock. */
+    double part(long forNanos, int nrCpusOfJvm) {
         Counted before = counted;
         counted = count();
         boolean isKnown = before != null && counted != null && forNanos <= STALE_NANOS;

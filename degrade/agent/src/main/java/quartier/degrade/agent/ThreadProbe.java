@@ -60,7 +60,7 @@ final class ThreadProbe implements Probe {
     void lookAtCpus(long nowNanos) {
         long forNanos = nowNanos - lookedNanos;
         lookedNanos = nowNanos;
-        double idlePart = cpuIdle.part(nowNanos, Runtime.getRuntime().availableProcessors());
+        double idlePart = cpuIdle.part(forNanos, Runtime.getRuntime().availableProcessors());
         look = new Look(idlePart, nrCompiling(forNanos), forNanos);
     }
 

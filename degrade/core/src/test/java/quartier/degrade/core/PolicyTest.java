@@ -238,16 +238,16 @@ class PolicyTest {
     }
 
     /** Until its handler is known each request is of the class that asks for none. */
-    private static Scheduler byHandler(int nrPermits) {
+    private static Scheduler byHandler(int nrPermits, WorkClass rest) {
         Rule byHandler = new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.Light")));
         WorkClass light = new WorkClass("light", byHandler, 1, 0, 0, Admission.UNBOUNDED);
         return new Scheduler(
-                new Settings(nrPermits, 2 * MS, S, Settings.Mode.ON, Weighted::new, List.of(light, WorkClass.plain("rest"))));
+                new Settings(nrPermits, 2 * MS, S, Settings.Mode.ON, Weighted::new, List.of(light, rest)));
     }
 
     @Test
     void whoeverIsAloneByItsHandlersIsToo() {
-        Scheduler scheduler = byHandler(2);
+        Scheduler scheduler = byHandler(2, WorkClass.plain("rest"));
         Job job = handled(scheduler, "x.Light", 0);
         // No thread has it, so it wants no CPU.
         Job away = handled(scheduler, "x.Rest", 0);
@@ -275,7 +275,7 @@ class PolicyTest {
 
     @Test
     void whoDoesNotKnowItsClassYetWaitsForItsHandlerFirst() {
-        Scheduler scheduler = byHandler(1);
+        Scheduler scheduler = byHandler(1, WorkClass.plain("rest"));
         Job first = handled(scheduler, "x.Rest", 0);
         Job light = arrive(scheduler, "rest", 1);
         assertEquals(Job.State.LOOSE, light.state());
@@ -294,11 +294,7 @@ class PolicyTest {
 
     @Test
     void whoMayBeSentAwayWaitsAtTheDoor() {
-        Rule byHandler = new Rule(List.of(), List.of(), Map.of(), List.of(Glob.className("x.Light")));
-        WorkClass light = new WorkClass("light", byHandler, 1, 0, 0, Admission.UNBOUNDED);
-        WorkClass rest = WorkClass.plain("rest").withAdmission(new Admission(1, S, 503, 1));
-        Scheduler scheduler =
-                new Scheduler(new Settings(1, 2 * MS, S, Settings.Mode.ON, Weighted::new, List.of(light, rest)));
+        Scheduler scheduler = byHandler(1, WorkClass.plain("rest").withAdmission(new Admission(1, S, 503, 1)));
         arrive(scheduler, "rest", 0);
         assertEquals(Job.State.WAITING, arrive(scheduler, "rest", 0).state());
         assertEquals(Job.State.DONE, arrive(scheduler, "rest", 0).state());
