@@ -60,15 +60,25 @@ pub enum What {
     Switched(u32, u32),
 }
 
-/// How long it took each time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
-    /// From when a thread was given a CPU to when it lost it, in no order.
-    pub slices_ns: Vec<u64>,
-    /// From when it was woken to when it was given a CPU, in no order.
-    pub wakeups_ns: Vec<u64>,
-    /// Rings were full so often, and what happened then is missing.
-    pub nr_lost: u64,
+/// Once that a thread was given a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// By the kernel's number.
+    pub thread: u32,
+    /// From when it was woken to when it was given the CPU; none if it had not slept.
+    pub wakeup_ns: Option<u64>,
+    /// On the kernel's clock.
+    pub began_ns: u64,
+    /// When it lost the CPU; none if nobody looked any more.
+    pub ended_ns: Option<u64>,
+}
+
+impl Slice {
+    /// How long it ran at once, as far as that is known.
+    #[must_use]
+    pub fn ran_ns(&self) -> Option<u64> {
+        self.ended_ns.map(|ended| ended.saturating_sub(self.began_ns))
+    }
 }
 
 /// The tracepoints, open on every CPU.
@@ -207,35 +217,38 @@ impl Ring {
     }
 }
 
-impl Switches {
-    /// Of these threads; what happened is in order.
-    #[must_use]
-    pub fn of(happened: &[Happened], threads: &BTreeSet<u32>, nr_lost: u64) -> Self {
-        let mut switches = Self { nr_lost, ..Self::default() };
-        let (mut woken, mut running) = (BTreeMap::new(), BTreeMap::new());
-        for Happened { at_ns, what } in happened {
-            match what {
-                What::Woken(thread) if threads.contains(thread) => {
-                    // Woken twice, it waits since the first time.
-                    woken.entry(*thread).or_insert(*at_ns);
+/// When these threads had a CPU, in order of when that began. What happened is in order.
+#[must_use]
+pub fn slices(happened: &[Happened], threads: &BTreeSet<u32>) -> Vec<Slice> {
+    let (mut woken, mut running) = (BTreeMap::new(), BTreeMap::new());
+    let mut slices: Vec<Slice> = Vec::new();
+    for Happened { at_ns, what } in happened {
+        match what {
+            What::Woken(thread) if threads.contains(thread) => {
+                // Woken twice, it waits since the first time.
+                woken.entry(*thread).or_insert(*at_ns);
+            }
+            What::Woken(_) => {}
+            What::Switched(from, to) => {
+                if let Some(slice) = running.remove(from) {
+                    let slice: &mut Slice = &mut slices[slice];
+                    slice.ended_ns = Some(*at_ns);
                 }
-                What::Woken(_) => {}
-                What::Switched(from, to) => {
-                    if let Some(since) = running.remove(from) {
-                        switches.slices_ns.push(at_ns.saturating_sub(since));
-                    }
-                    // Woken while it still ran, it never slept.
-                    woken.remove(from);
-                    if threads.contains(to) {
-                        running.insert(*to, *at_ns);
-                        let since = woken.remove(to);
-                        switches.wakeups_ns.extend(since.map(|since| at_ns.saturating_sub(since)));
-                    }
+                // Woken while it still ran, it never slept.
+                woken.remove(from);
+                if threads.contains(to) {
+                    running.insert(*to, slices.len());
+                    slices.push(Slice {
+                        thread: *to,
+                        wakeup_ns: woken.remove(to).map(|since| at_ns.saturating_sub(since)),
+                        began_ns: *at_ns,
+                        ended_ns: None,
+                    });
                 }
             }
         }
-        switches
     }
+    slices
 }
 
 #[cfg(test)]
@@ -278,10 +291,16 @@ mod tests {
             (41, What::Switched(0, 7)),
         ]
         .map(|(at_ns, what)| Happened { at_ns, what });
-        let switches = Switches::of(&happened, &BTreeSet::from([7]), 3);
-        assert_eq!(switches.slices_ns, [5, 5]);
-        assert_eq!(switches.wakeups_ns, [5, 1], "pushed out is not woken, nor is who still ran");
-        assert_eq!(switches.nr_lost, 3);
+        let slices = slices(&happened, &BTreeSet::from([7]));
+        assert!(slices.iter().all(|slice| slice.thread == 7));
+        let ran: Vec<_> = slices.iter().map(Slice::ran_ns).collect();
+        assert_eq!(ran, [Some(5), Some(5), None], "the last still ran");
+        let wakeups: Vec<_> = slices.iter().map(|slice| slice.wakeup_ns).collect();
+        assert_eq!(
+            wakeups,
+            [Some(5), None, Some(1)],
+            "pushed out is not woken, nor is who still ran"
+        );
     }
 
     #[test]

@@ -239,14 +239,15 @@ impl ModeArgs {
 impl PointsArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let agent = self.process.agent()?;
-        let status = agent.status()?;
-        let report = agent.ask("points", ANSWER_WITHIN)?;
-        print(&match self.json {
-            true => {
-                let answer = serde_json::json!({ "pid": status["pid"], "by": status["points_by"], "report": report });
-                serde_json::to_string_pretty(&answer)? + "\n"
-            }
-            false => report,
+        // Refuses where there is none: nothing is loaded into a JVM to ask it.
+        agent.status()?;
+        print(&if self.json {
+            let answer = agent.ask("points-json", ANSWER_WITHIN)?;
+            let points: serde_json::Value = serde_json::from_str(&answer)
+                .context("the agent's list of points is not as this command knows it")?;
+            serde_json::to_string_pretty(&points)? + "\n"
+        } else {
+            agent.ask("points", ANSWER_WITHIN)?
         })?;
         Ok(ExitCode::SUCCESS)
     }

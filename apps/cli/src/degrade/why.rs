@@ -50,15 +50,18 @@ impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let agent = self.process.agent()?;
         let config = self.config.as_deref().map(|file| seen_inside(&agent, file)).transpose()?;
-        let words = match config {
-            Some(file) => format!("why {} {file}", self.seconds),
-            None => format!("why {}", self.seconds),
+        let asked = match config {
+            Some(file) => format!("{} {file}", self.seconds),
+            None => self.seconds.to_string(),
         };
         if !self.json {
             say::sentence(&format!("looking for {} s", self.seconds));
         }
         let within = Duration::from_secs(self.seconds.into()) + ANSWER_WITHIN;
-        let (told, traced) = while_traced(&agent, || agent.ask(&words, within));
+        let (told, traced) = while_traced(&agent, |is_traced| {
+            let command = if is_traced { "why-traced" } else { "why" };
+            agent.ask(&format!("{command} {asked}"), within)
+        });
         let mut answer: Value =
             serde_json::from_str(&told?).context("the agent's answer is not understood")?;
         scheduler::add(&mut answer, traced);
@@ -161,7 +164,7 @@ mod tests {
         );
         assert_eq!(words[7], ["1.25", "3.00", "3.30", "light"]);
         assert!(
-            text.contains("how long a woken thread waits: unknown (nobody has mounted it)"),
+            text.contains("wait once they are woken: unknown (nobody has mounted it)"),
             "{text}"
         );
         assert_eq!(words[11][0], "unknown:", "{text}");

@@ -1,6 +1,7 @@
 //! Yield points: chosen by a profile while requests run, read, and fixed by hand.
 
 use super::jvm::{self, Jvm, degrade, ok};
+use serde_json::Value;
 
 const CLASSES: &str = "\
 permits = 1
@@ -30,6 +31,9 @@ fn a_profile_chooses_points_and_its_report_fixes_them() {
     let covered = report.split("of which ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     // The rest is the JDK's own server, and what is not compiled yet.
     assert!(covered.parse::<f64>().unwrap() > 50.0, "{report}");
+    let list: Value =
+        serde_json::from_str(&ok(&degrade(&["points", &jvm.pid(), "--json"]))).unwrap();
+    is_the_same_as(&list, &chosen);
     ok(&degrade(&["detach", &jvm.pid()]));
     let fixed = jvm.file("fixed.toml", &format!("{CLASSES}{report}"));
     ok(&degrade(&["attach", &jvm.pid(), "--config", &fixed]));
@@ -43,4 +47,21 @@ fn a_profile_chooses_points_and_its_report_fixes_them() {
     assert_eq!(status["points"].as_u64(), Some(chosen.len() as u64), "{report}{status}");
     assert_eq!(status["faults"], 0, "{status}");
     assert!(load.stop().is_empty());
+}
+
+/// Programs are told what people are: the same points, with how often each is passed, and whether it is needed.
+fn is_the_same_as(list: &Value, chosen: &[&str]) {
+    assert_eq!(list["by"], "profile");
+    assert!(list["profile"]["windows"].as_u64() >= Some(100), "{list}");
+    let points = list["points"].as_array().unwrap();
+    let is_chosen = |point: &&Value| point["chosen"].as_bool().unwrap();
+    assert_eq!(points.iter().filter(is_chosen).count(), chosen.len(), "{list}");
+    for line in chosen {
+        let name = line.split('"').nth(1).unwrap();
+        let point = points.iter().find(|point| point["point"] == name).expect(name);
+        assert_eq!(point["needed"].as_bool().unwrap_or(false), line.contains("needed"), "{line}");
+        assert_eq!(point["per_s"].is_null(), line.contains("not seen"), "{line}");
+    }
+    // Fibonacci by itself passes its entry too often; what was left out is listed too.
+    assert!(points.iter().any(|point| !is_chosen(&point)), "{list}");
 }

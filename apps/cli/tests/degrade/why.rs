@@ -25,6 +25,12 @@ fn looked_at(jvm: &Jvm, clients: &[(&'static str, usize)]) -> Value {
     let classes = answer["classes"].as_array().unwrap();
     assert_eq!(classes.len(), 1, "{answer}");
     let class = classes[0].clone();
+    if answer["scheduler_unknown"].is_null() {
+        // There is no other class; what threads do between requests is nobody's.
+        let nr = |times: &Value| times["slices"]["number"].as_u64().unwrap();
+        let (all, own) = (nr(&answer["scheduler"]), nr(&class["scheduler"]));
+        assert!(own > 0 && own <= all, "{answer}");
+    }
     println!("{clients:?}: {class}");
     let parts = ["cpu_ms", "run_queue_ms", "lock_ms", "io_ms", "wait_ms", "yield_ms", "other_ms"];
     let sum: f64 = parts.iter().map(|part| ms(&class, part)).sum();

@@ -16,7 +16,8 @@ import java.util.stream.Stream;
  * Whether anything is left over time: rounds of requests, each under another policy, after which the application is reloaded and,
  * every second time, the agent taken out and put in again. After each round it is looked at what the JVM holds.
  *
- * <p>{@code java -Dagent.jar=JAR -cp ... trial.SoakTrial [MINUTES]}; exit status 1 if something grew.
+ * <p>{@code java -Dagent.jar=JAR -cp ... trial.SoakTrial [MINUTES] [without]}; exit status 1 if something grew. {@code without} does
+ * the same to a server that has no agent, but for what only an agent can be told: to know what a JVM keeps by itself.
  */
 final class SoakTrial {
     private static final int NR_CLIENTS = 8;
@@ -31,6 +32,9 @@ final class SoakTrial {
             "policy = \"curve\"\n[curve]\nclass = \"heavy\"\nload = \"other\"\npoints = [[0, 10], [8, 40]]",
             "policy = \"priority\"\npermits = 1",
             "mode = \"off\"");
+
+    /** All there at once: what a collector takes of more that it may take hides the rest. */
+    private static final List<String> HEAP = List.of("-Xms64m", "-Xmx64m", "-XX:+AlwaysPreTouch");
 
     private final List<Sample> samples = new ArrayList<>();
 
@@ -127,17 +131,34 @@ final class SoakTrial {
 
     public static void main(String[] arguments) throws Exception {
         double minutes = arguments.length > 0 ? Double.parseDouble(arguments[0]) : 60;
+        boolean without = arguments.length > 1 && arguments[1].equals("without");
+        Application application = Application.of(ReloadMain.class);
+        for (String option : HEAP) {
+            application = application.with(option);
+        }
         SoakTrial trial = new SoakTrial();
-        try (ServerProcess server = new ServerProcess(ReloadMain.class, config(0))) {
+        try (ServerProcess server = new ServerProcess(application, without ? null : config(0))) {
             long untilNanos = System.nanoTime() + (long) (60e9 * minutes);
             for (int round = 0; System.nanoTime() - untilNanos < 0; round++) {
-                trial.round(server, round);
+                String said = without ? trial.roundWithout(server) : trial.round(server, round);
+                Sample sample = Sample.of(server.pid());
+                trial.samples.add(sample);
+                System.out.printf("round %d, %s: %s%n", round, said, sample);
             }
         }
         System.exit(trial.isSteady() ? 0 : 1);
     }
 
-    private void round(ServerProcess server, int round) throws Exception {
+    private String roundWithout(ServerProcess server) throws Exception {
+        Load load = new Load(server.port).clients(NR_CLIENTS, "/web/heavy", NR_ANSWERS).run();
+        String left = server.get("/control/reload").body();
+        if (!load.failures().isEmpty()) {
+            throw new AssertionError(load.failures());
+        }
+        return "no agent, class loaders " + left;
+    }
+
+    private String round(ServerProcess server, int round) throws Exception {
         server.configure(config(round), "reloaded");
         Load load = new Load(server.port).clients(NR_CLIENTS, "/web/heavy", NR_ANSWERS).run();
         double faults = server.metric("faults_total");
@@ -156,9 +177,7 @@ final class SoakTrial {
         if (!load.failures().isEmpty() || faults > 0) {
             throw new AssertionError(load.failures() + ", faults " + faults + "\n" + server.said());
         }
-        samples.add(Sample.of(server.pid()));
-        System.out.printf("round %d, %s, class loaders %s: %s%n",
-                round, config(round).lines().findFirst().orElse(""), left, samples.get(samples.size() - 1));
+        return config(round).lines().findFirst().orElse("") + ", class loaders " + left;
     }
 
     /** The medians of the second quarter of all rounds and of the last. */

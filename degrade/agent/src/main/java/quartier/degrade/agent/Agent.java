@@ -57,11 +57,12 @@ public final class Agent {
                 stop();
                 return "taken out";
             });
-            case "points" -> asked.answer(() -> active().points());
+            case "points" -> asked.answer(() -> active().points().report());
+            case "points-json" -> asked.answer(() -> Json.of(active().points().list()));
             case "mode" -> asked.answer(() -> active().setMode(asked.rest));
-            case "why" -> asked.answerLater(() -> {
+            case "why", "why-traced" -> asked.answerLater(() -> {
                 showGate(instrumentation);
-                return Why.answer(asked.rest, instrumentation);
+                return Why.answer(asked.rest, asked.command.equals("why-traced"), instrumentation);
             });
             default -> asked.answer(() -> {
                 throw new IllegalArgumentException("this agent does not know \"" + asked.command

@@ -186,9 +186,8 @@ final class Installation {
         return "mode " + wanted + (file == null ? "" : ", until " + file + " is written again");
     }
 
-    /** The list of yield points, to be read. */
-    String points() {
-        return weaving.points().report();
+    Points points() {
+        return weaving.points();
     }
 
     private void end() {

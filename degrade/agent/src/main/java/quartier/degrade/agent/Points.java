@@ -62,10 +62,7 @@ final class Points {
 
     /** A text that is also what a configuration file has below {@code [weave]}. */
     synchronized String report() {
-        List<Map.Entry<Point, Integer>> all = numbers.entrySet().stream()
-                .sorted(Comparator.comparingDouble((Map.Entry<Point, Integer> each) -> -perSecond(each.getValue()))
-                        .thenComparing(each -> each.getKey().toString()))
-                .toList();
+        List<Map.Entry<Point, Integer>> all = oftenestFirst();
         StringBuilder text = new StringBuilder(head()).append("points = [\n");
         for (Map.Entry<Point, Integer> each : all) {
             if (choice == null || choice.isChosen(each.getValue())) {
@@ -83,6 +80,48 @@ final class Points {
             }
         }
         return text.toString();
+    }
+
+    /** The same for programs: all points, those that are left out too. What nobody has counted is null. */
+    synchronized Map<String, Object> list() {
+        Map<String, Object> map = new LinkedHashMap<>();
+        map.put("pid", ProcessHandle.current().pid());
+        map.put("by", Modes.word(by));
+        map.put("profile", choice == null ? null : profile());
+        map.put("points", oftenestFirst().stream().map(each -> described(each.getKey(), each.getValue())).toList());
+        return map;
+    }
+
+    private Map<String, Object> profile() {
+        Map<String, Object> map = new LinkedHashMap<>();
+        map.put("windows", choice.nrWindows());
+        map.put("passing_part", choice.passingPart());
+        map.put("covered_part", choice.coveredPart());
+        map.put("chosen_per_ms", choice.chosenPerMilli());
+        map.put("all_per_ms", choice.allPerMilli());
+        return map;
+    }
+
+    private Map<String, Object> described(Point point, int number) {
+        boolean counted = choice != null && choice.isCounted(number);
+        Map<String, Object> map = new LinkedHashMap<>();
+        map.put("point", point.toString());
+        map.put("class", point.className());
+        map.put("method", point.method());
+        map.put("line", point.line() == 0 ? null : point.line());
+        map.put("kind", Modes.word(point.kind()));
+        map.put("chosen", choice == null || choice.isChosen(number));
+        map.put("needed", counted ? choice.isNeeded(number) : null);
+        map.put("dear", counted ? choice.isDear(number) : null);
+        map.put("per_s", counted ? choice.perSecond(number) : null);
+        return map;
+    }
+
+    private List<Map.Entry<Point, Integer>> oftenestFirst() {
+        return numbers.entrySet().stream()
+                .sorted(Comparator.comparingDouble((Map.Entry<Point, Integer> each) -> -perSecond(each.getValue()))
+                        .thenComparing(each -> each.getKey().toString()))
+                .toList();
     }
 
     private double perSecond(int number) {

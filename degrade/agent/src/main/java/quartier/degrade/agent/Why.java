@@ -3,6 +3,7 @@ package quartier.degrade.agent;
 import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -12,17 +13,24 @@ import java.util.concurrent.locks.LockSupport;
 import quartier.degrade.config.ConfigException;
 import quartier.degrade.why.Breakdown.Row;
 import quartier.degrade.why.Recorder;
+import quartier.degrade.why.Recorder.Recorded;
+import quartier.degrade.why.Recorder.Served;
 import quartier.degrade.why.Watch;
 
 /** Says where the time of requests goes, with what is active here, or by coming in for as long as that takes. */
 final class Why {
     private static final int FORMAT = 1;
+    /** An answer has room for so many, and they are enough for quantiles. */
+    private static final int SERVED_MAX = 20_000;
     private static final AtomicBoolean BUSY = new AtomicBoolean();
 
     private Why() {}
 
-    /** @param asked for how many seconds, and which file names the classes if no agent is active */
-    static String answer(String asked, Instrumentation instrumentation) throws IOException, ConfigException {
+    /**
+     * @param asked for how many seconds, and which file names the classes if no agent is active
+     * @param traced whether somebody watches the kernel's scheduler meanwhile, and is to know which thread served whom when
+     */
+    static String answer(String asked, boolean traced, Instrumentation instrumentation) throws IOException, ConfigException {
         String[] words = asked.split(" ", 2);
         double seconds = Double.parseDouble(words[0]);
         Path file = words.length > 1 ? Path.of(words[1]) : null;
@@ -33,13 +41,13 @@ final class Why {
             throw new IllegalStateException("somebody else asks why in this JVM just now: try again later");
         }
         try {
-            return Json.of(look(seconds, file, instrumentation));
+            return Json.of(look(seconds, file, traced, instrumentation));
         } finally {
             BUSY.set(false);
         }
     }
 
-    private static Map<String, Object> look(double seconds, Path file, Instrumentation instrumentation)
+    private static Map<String, Object> look(double seconds, Path file, boolean traced, Instrumentation instrumentation)
             throws IOException, ConfigException {
         Installation active = Installation.active();
         boolean isGuest = active == null;
@@ -51,7 +59,7 @@ final class Why {
                     "an agent is active in this JVM, and its own file names the classes: ask without a file");
         }
         try {
-            return look(seconds, active.hook(), isGuest);
+            return look(seconds, active.hook(), traced, isGuest);
         } finally {
             // Somebody may have taken it out meanwhile.
             if (isGuest && Installation.active() == active) {
@@ -60,9 +68,10 @@ final class Why {
         }
     }
 
-    private static Map<String, Object> look(double seconds, DispatcherHook hook, boolean isGuest) throws IOException {
+    private static Map<String, Object> look(double seconds, DispatcherHook hook, boolean traced, boolean isGuest)
+            throws IOException {
         Watch watch = new Watch();
-        List<Row> rows = Recorder.record(() -> {
+        Recorded recorded = Recorder.record(() -> {
             long untilNanos = System.nanoTime() + Math.round(seconds * TimeUnit.SECONDS.toNanos(1));
             hook.setWatch(watch);
             for (long left = untilNanos - System.nanoTime(); left > 0; left = untilNanos - System.nanoTime()) {
@@ -76,8 +85,23 @@ final class Why {
         answer.put("seconds", seconds);
         answer.put("agent", isGuest ? "only to look" : "active");
         answer.put("threads", watch.kernelThreads());
-        answer.put("classes", rows.stream().map(Why::workClass).toList());
+        answer.put("classes", recorded.rows().stream().map(Why::workClass).toList());
+        if (traced) {
+            answer.put("served", served(recorded.served()));
+        }
         return answer;
+    }
+
+    /** By class, {@code [thread, from, to]} of requests; of very many, each second, third or so. */
+    private static Map<String, List<List<Long>>> served(List<Served> all) {
+        int step = 1 + all.size() / SERVED_MAX;
+        Map<String, List<List<Long>>> byClass = new LinkedHashMap<>();
+        for (int at = 0; at < all.size(); at += step) {
+            Served each = all.get(at);
+            byClass.computeIfAbsent(each.className(), fresh -> new ArrayList<>())
+                    .add(List.of(each.kernelThread(), each.fromNanos(), each.toNanos()));
+        }
+        return byClass;
     }
 
     /** Means for each request. */

@@ -39,7 +39,14 @@ public final class Recorder {
     private static final String GATE = "quartier.degrade.";
 
     private final List<Request> requests = new ArrayList<>();
+    private final List<Served> served = new ArrayList<>();
     private final List<Span> spans = new ArrayList<>();
+
+    /** A thread, by the kernel's number, served a request from here to there on the monotonic clock. */
+    public record Served(String className, long kernelThread, long fromNanos, long toNanos) {}
+
+    /** @param served as the requests ended */
+    public record Recorded(List<Breakdown.Row> rows, List<Served> served) {}
 
     private Recorder() {}
 
@@ -49,7 +56,7 @@ public final class Recorder {
     }
 
     /** @param during what is done meanwhile: wait */
-    public static List<Breakdown.Row> record(Runnable during) throws IOException {
+    public static Recorded record(Runnable during) throws IOException {
         Path file = Files.createTempFile("quartier-degrade", ".jfr");
         try (Recording recording = new Recording()) {
             recording.setName("quartier degrade why");
@@ -63,7 +70,7 @@ public final class Recorder {
             recording.dump(file);
             Recorder recorder = new Recorder();
             recorder.read(file);
-            return Breakdown.of(recorder.requests, recorder.spans);
+            return new Recorded(Breakdown.of(recorder.requests, recorder.spans), recorder.served);
         } finally {
             Files.deleteIfExists(file);
         }
@@ -86,8 +93,13 @@ public final class Recorder {
         long endNanos = nanos(event.getEndTime());
         String name = event.getEventType().getName();
         if (name.equals(RequestEvent.NAME)) {
-            requests.add(new Request(event.getString("workClass"), thread, beginNanos, endNanos, event.getLong("cpu"),
+            String className = event.getString("workClass");
+            requests.add(new Request(className, thread, beginNanos, endNanos, event.getLong("cpu"),
                     event.getLong("runQueue"), event.getLong("slices"), event.getLong("held")));
+            long kernelThread = event.getLong("kernelThread");
+            if (kernelThread != 0) {
+                served.add(new Served(className, kernelThread, event.getLong("from"), event.getLong("to")));
+            }
             return;
         }
         Kind kind = name.equals(PARK) ? parked(event) : KINDS.get(name);

@@ -30,4 +30,13 @@ final class RequestEvent extends Event {
 
     @Label("Held by the gate, ns")
     long held;
+
+    @Label("The thread by the kernel's number; 0 where what the kernel says is not about this request")
+    long kernelThread;
+
+    @Label("Began, ns of the monotonic clock")
+    long from;
+
+    @Label("Ended, ns of the monotonic clock")
+    long to;
 }

@@ -15,10 +15,12 @@ public final class Watch {
         final Schedstat before;
         long heldNanos;
 
-        Noted(boolean asksKernel) {
+        Noted(long kernelThread) {
             // Around what the kernel counts, so that its parts are no more than the whole.
             event.begin();
-            before = asksKernel ? Schedstat.own() : null;
+            event.kernelThread = kernelThread;
+            event.from = System.nanoTime();
+            before = kernelThread == 0 ? null : Schedstat.own();
         }
     }
 
@@ -32,7 +34,7 @@ public final class Watch {
         if (kernelThread != 0) {
             kernelThreads.add(kernelThread);
         }
-        noted.set(new Noted(kernelThread != 0));
+        noted.set(new Noted(kernelThread));
     }
 
     /** What may be held by the gate. */
@@ -74,6 +76,7 @@ public final class Watch {
         noted.remove();
         RequestEvent event = own.event;
         Schedstat after = own.before == null ? null : Schedstat.own();
+        event.to = System.nanoTime();
         event.end();
         event.workClass = className;
         event.held = own.heldNanos;
