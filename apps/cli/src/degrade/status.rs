@@ -118,9 +118,14 @@ fn text(status: &Value) -> String {
         });
         text += &row(&words);
     }
-    for class in status["classes"].as_array().into_iter().flatten() {
+    let classes = status["classes"].as_array().map_or(&[][..], Vec::as_slice);
+    let holds_nobody = !classes.is_empty() && classes.iter().all(|class| class["free"] == true);
+    if holds_nobody {
+        text += "nobody is held back: the target is met without that\n";
+    }
+    for class in classes {
         let name = word(&class["name"]);
-        if class["free"] == true {
+        if class["free"] == true && !holds_nobody {
             let _ = writeln!(
                 text,
                 "nothing but {name} is here: it runs without permits until something else comes"
@@ -161,7 +166,8 @@ mod tests {
                 "out_of_reach": true},
             "faults": 0, "opened": 3,
             "classes": [{"name": "light", "answered_per_s": 12.34, "rejected_per_s": 0, "running": 1, "waiting": 2,
-                "present": 3, "p50_ms": null, "p95_ms": 88.04, "p99_ms": 90, "target_ms": null, "free": true}],
+                "present": 3, "p50_ms": null, "p95_ms": 88.04, "p99_ms": 90, "target_ms": null, "free": true},
+                {"name": "heavy", "free": false}],
         });
         let text = text(&status);
         let lines: Vec<_> = text.lines().collect();
@@ -176,11 +182,22 @@ mod tests {
         let words: Vec<_> = lines[4].split_whitespace().collect();
         assert_eq!(words, ["12.3", "0", "1", "2", "3", "?", "88.0", "90", "-", "light"]);
         assert_eq!(
-            lines[5],
+            lines[6],
             "nothing but light is here: it runs without permits until something else comes"
         );
-        assert_eq!(lines[6], "3 times its controller was late, and everybody ran");
-        assert_eq!(lines.len(), 7, "{text}");
+        assert_eq!(lines[7], "3 times its controller was late, and everybody ran");
+        assert_eq!(lines.len(), 8, "{text}");
+    }
+
+    #[test]
+    fn where_nobody_has_to_be_held_it_is_said_once() {
+        let status = serde_json::json!({
+            "pid": 7, "policy": "protect", "mode": "on",
+            "classes": [{"name": "light", "free": true}, {"name": "other", "free": true}],
+        });
+        let text = text(&status);
+        assert!(text.contains("nobody is held back: the target is met without that\n"), "{text}");
+        assert!(!text.contains("nothing but"), "{text}");
     }
 
     #[test]

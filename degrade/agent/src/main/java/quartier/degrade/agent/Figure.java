@@ -30,7 +30,7 @@ record Figure(String name, boolean isCounter, String help, Function<ClassReport,
             gauge("present", "Requests that are here", ClassReport::nrPresent),
             gauge("running", "Of these, the ones with a permit", ClassReport::nrRunning),
             gauge("waiting", "And the ones that wait", ClassReport::nrWaiting),
-            gauge("free", "1 if it is alone, and runs without permits", report -> report.isFree() ? 1 : 0),
+            gauge("free", "1 if it runs without permits: nothing else is here, or a target is met without holding anybody", report -> report.isFree() ? 1 : 0),
             new Figure("target_p95_seconds", false, "The p95 that a class is held to", report ->
                     report.targetNanos().isPresent() ? seconds(report.targetNanos().getAsLong()) : OptionalDouble.empty()));
 

@@ -7,7 +7,7 @@ import java.util.OptionalLong;
 /**
  * What one class has done and is doing. Times in nanoseconds; quantiles of the last ten seconds, absent without requests.
  *
- * @param isFree whether it runs without permits, because no other class is here
+ * @param isFree whether it runs without permits: no other class is here, or nobody has to be held
  */
 public record ClassReport(
         String name,

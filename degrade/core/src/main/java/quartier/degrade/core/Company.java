@@ -4,8 +4,8 @@ import java.util.List;
 import quartier.degrade.core.policy.Policy;
 
 /**
- * Where one class of work is alone there may be nothing to order. Then permits would only cost it time: it is free of them until another
- * comes. Under the dispatcher's lock.
+ * Where one class of work is alone, or all is well without us, there is nothing to order. Then permits would only cost time: classes are
+ * free of them until that changes. Under the dispatcher's lock.
  */
 final class Company {
     /** Who comes more often than this is never far: getting a crowd back each time would cost more than it saves. */
@@ -14,56 +14,61 @@ final class Company {
     /** Who was the only one here when somebody was; null for several were. */
     private RunQueue last;
     private long sinceNanos;
-    private RunQueue free;
+    private boolean isAnyFree;
 
-    /** Looks who is here, to be called whenever somebody arrives. Returns whether a class has got its freedom, or lost it. */
+    /** Looks who is here, to be called whenever somebody arrives. Returns whether any class has got its freedom, or lost it. */
     boolean look(List<RunQueue> queues, Settings settings, Policy policy, long nowNanos) {
         int nrHere = 0;
+        boolean allUnbounded = true;
         RunQueue only = null;
         for (RunQueue queue : queues) {
+            allUnbounded &= queue.workClass().admission().isUnbounded();
             if (queue.nrHere() > 0) {
                 nrHere++;
                 only = queue;
             }
         }
+        if (allUnbounded && policy.holdsNobody()) {
+            return setFree(queues, true, null, nowNanos);
+        }
         // Between two of its requests nobody is here: it is as alone as before.
-        if (nrHere == 0) {
+        if (nrHere == 0 && last != null && last.free) {
             return false;
         }
-        only = nrHere == 1 ? only : null;
-        if (only != last) {
-            last = only;
+        RunQueue alone = nrHere == 1 ? only : null;
+        if (nrHere > 0 && alone != last) {
+            last = alone;
             sinceNanos = nowNanos;
         }
-        boolean letGo = only != null
+        boolean letGo = alone != null
                 && nowNanos - sinceNanos >= ALONE_NANOS
-                && only.workClass().admission().isUnbounded()
-                && only.nrHere() <= policy.nrFreeMax(only, queues, settings.nrPermits());
-        return setFree(letGo ? only : null, nowNanos);
+                && alone.workClass().admission().isUnbounded()
+                && alone.nrHere() <= policy.nrFreeMax(alone, queues, settings.nrPermits());
+        return setFree(queues, false, letGo ? alone : null, nowNanos);
     }
 
     /** Nobody is free, and whoever is alone is so from now on. Returns whether anybody was free. */
-    boolean end(long nowNanos) {
+    boolean end(List<RunQueue> queues, long nowNanos) {
         sinceNanos = nowNanos;
-        return setFree(null, nowNanos);
+        return setFree(queues, false, null, nowNanos);
     }
 
-    private boolean setFree(RunQueue queue, long nowNanos) {
-        if (queue == free) {
-            return false;
+    private boolean setFree(List<RunQueue> queues, boolean all, RunQueue alone, long nowNanos) {
+        boolean changed = false;
+        isAnyFree = false;
+        for (RunQueue queue : queues) {
+            boolean free = all || queue == alone;
+            if (queue.free && !free) {
+                sinceNanos = nowNanos;
+            }
+            changed |= free != queue.free;
+            isAnyFree |= free;
+            queue.free = free;
         }
-        if (free != null) {
-            free.free = false;
-            sinceNanos = nowNanos;
-        }
-        free = queue;
-        if (free != null) {
-            free.free = true;
-        }
-        return true;
+        return changed;
     }
 
     boolean isAnyFree() {
-        return free != null;
+        return isAnyFree;
     }
 }

@@ -39,7 +39,7 @@ public final class RunQueue {
     /** Of those that wait, the ones that have not begun. */
     int nrQueued;
 
-    /** Whether it runs as it likes because no other class is here. */
+    /** Whether it runs as it likes: no other class is here, or nobody has to be held. */
     boolean free;
 
     /** The policy's clock of this class: its permit time over its weight. */

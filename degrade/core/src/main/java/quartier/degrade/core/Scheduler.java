@@ -51,7 +51,7 @@ public final class Scheduler {
         settings = newSettings;
         policy = newSettings.policy().get();
         permits.configure(newSettings);
-        company.end(nowNanos);
+        company.end(queues, nowNanos);
         for (WorkClass workClass : newSettings.classes()) {
             RunQueue queue = find(workClass.name());
             if (queue == null) {
@@ -546,7 +546,7 @@ public final class Scheduler {
     /** Where a class has become free, whoever waits runs; where it is not any more, whoever runs is asked back by and by. */
     private void lookWhoIsAlone(long nowNanos) {
         boolean mayBeFree = enforcing() && !permits.areReduced();
-        boolean changed = mayBeFree ? company.look(queues, settings, policy, nowNanos) : company.end(nowNanos);
+        boolean changed = mayBeFree ? company.look(queues, settings, policy, nowNanos) : company.end(queues, nowNanos);
         if (changed && company.isAnyFree()) {
             release(nowNanos);
         }

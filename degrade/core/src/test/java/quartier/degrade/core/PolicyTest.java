@@ -178,7 +178,7 @@ class PolicyTest {
 
     @Test
     void whatIsSlowAndWhatIsFastIsHeldAlike() {
-        Simulation slow = overload(() -> Target.protect("heavy", 2 * S), classFor("light"), classFor("heavy")).run(30 * S);
+        Simulation slow = overload(() -> level("heavy", 2 * S), classFor("light"), classFor("heavy")).run(30 * S);
         assertEquals(2000, slow.p95Millis("heavy"), 200);
         Simulation fast = simulation(() -> Target.protect("light", 15 * MS), classFor("light"), classFor("heavy"))
                 .clients(30, "light", MS / 2)
@@ -209,8 +209,54 @@ class PolicyTest {
     }
 
     @Test
+    void whereTheTargetIsMetWithoutThatNobodyIsHeld() {
+        double aloneMillis = p95Alone();
+        Simulation simulation = simulation(
+                        () -> Target.protect("light", (long) (2 * aloneMillis * MS)), classFor("light"), classFor("heavy"))
+                .clients(30, "light", 4 * MS)
+                .clients(5, "heavy", 40 * MS)
+                .run(20 * S);
+        assertTrue(simulation.report("light").isFree() && simulation.report("heavy").isFree());
+        assertEquals(0, simulation.report("heavy").nrYields());
+        simulation.clients(35, "heavy", 40 * MS).run(S);
+        assertFalse(simulation.report("heavy").isFree(), "now it is missed");
+        simulation.run(20 * S);
+        assertEquals(2 * aloneMillis, simulation.p95Millis("light"), 0.2 * aloneMillis);
+        simulation.stopClients("heavy");
+        simulation.clients(5, "heavy", 40 * MS).run(20 * S);
+        assertTrue(simulation.report("heavy").isFree(), "few are here again");
+    }
+
+    @Test
+    void whatWentWrongAtOnceIsTriedAgainMoreSeldom() {
+        Simulation simulation = overload(
+                () -> Target.protect("light", (long) (1.5 * p95Alone() * MS)), classFor("light"), classFor("heavy"));
+        long heldNanos = 0;
+        for (long nanos = 0; nanos < 300 * S; nanos += 50 * MS) {
+            simulation.run(50 * MS);
+            heldNanos += simulation.report("heavy").isFree() ? 0 : 50 * MS;
+        }
+        assertTrue(heldNanos > 0.98 * 300 * S, heldNanos / MS + " ms");
+    }
+
+    @Test
+    void whoIsStuckWhileNobodyIsHeldMissesItsTargetToo() {
+        Simulation simulation = simulation(() -> Target.protect("light", 20 * MS), classFor("light"), classFor("heavy"))
+                .clients(40, "heavy", 400 * MS)
+                .run(5 * S);
+        assertTrue(simulation.report("heavy").isFree(), "nobody is there to be protected");
+        // By turns among all it takes 20 times 200 ms: none has ended yet.
+        simulation.clients(1, "light", 200 * MS).run(3 * S / 2);
+        assertFalse(simulation.report("heavy").isFree());
+    }
+
+    private static Target level(String name, long targetNanos) {
+        return Target.curve(name, "load", new Curve(List.of(new Point(0, targetNanos))));
+    }
+
+    @Test
     void whoeverIsAloneNeedsNoPermit() {
-        Simulation simulation = simulation(() -> Target.protect("light", 200 * MS), classFor("light"), classFor("heavy"))
+        Simulation simulation = simulation(() -> level("light", 200 * MS), classFor("light"), classFor("heavy"))
                 .clients(30, "light", 4 * MS)
                 .run(S / 2);
         assertEquals(2, simulation.scheduler.nrRunning(), "it was not alone for long");
@@ -320,7 +366,7 @@ class PolicyTest {
         assertFalse(isFreeAlone(() -> new Priority(S), classFor("light"), 10));
         assertTrue(isFreeAlone(() -> new Priority(S), classFor("light").withPriority(1), 40));
         assertTrue(isFreeAlone(() -> Target.protect("light", S), classFor("light"), 40));
-        assertFalse(isFreeAlone(() -> Target.protect("heavy", S), classFor("light"), 10));
+        assertFalse(isFreeAlone(() -> level("heavy", S), classFor("light"), 10));
         assertFalse(isFreeAlone(() -> Target.protect("light", MS), classFor("light"), 10), "it misses its target");
     }
 

@@ -170,9 +170,9 @@ class SchedulerPropertyTest {
             List<RunQueue> free = scheduler.queues().stream().filter(RunQueue::isFree).toList();
             if (!free.isEmpty()) {
                 assertEquals(0, nrRunning + scheduler.nrWaiting(), "nobody needs a permit");
-                boolean isAlone = jobs.stream()
-                        .allMatch(job -> job.queue == free.get(0) || job.unsure || job.state() == State.AWAY);
-                assertTrue(isAlone, "it is alone");
+                boolean isNobodyElseHere = jobs.stream()
+                        .allMatch(job -> job.queue.isFree() || job.unsure || job.state() == State.AWAY);
+                assertTrue(isNobodyElseHere, "it is alone, or all are free");
                 nrFree++;
             } else if (enforcing) {
                 RunQueue kept = scheduler.policy().keepsOneFor(scheduler.queues());
@@ -228,16 +228,29 @@ class SchedulerPropertyTest {
 
     @Example
     void worldsGetToWhereAClassIsAlone() {
+        long nrFree = nrFree(Weighted::new, classes(2));
+        assertTrue(nrFree > 50, nrFree + " steps");
+    }
+
+    @Example
+    void worldsGetToWhereNobodyIsHeldAndBack() {
+        List<WorkClass> unbounded = List.of(Simulation.classFor("a"), Simulation.classFor("b"), WorkClass.plain("c"));
+        long nrFree = nrFree(() -> Target.protect("a", 5 * MS), unbounded);
+        assertTrue(nrFree > 1000 && nrFree < 20 * 300 - 1000, nrFree + " steps");
+    }
+
+    /** In so many steps of some worlds a class was free. */
+    private static long nrFree(Supplier<Policy> policy, List<WorkClass> classes) {
         long nrFree = 0;
         for (int seed = 0; seed < 20; seed++) {
-            World world = new World(new Settings(2, 2 * MS, 20 * MS, Mode.ON, Weighted::new, classes(2)), seed);
+            World world = new World(new Settings(2, 2 * MS, 20 * MS, Mode.ON, policy, classes), seed);
             for (int step = 0; step < 300; step++) {
                 world.step();
                 world.check();
             }
             nrFree += world.nrFree;
         }
-        assertTrue(nrFree > 50, nrFree + " steps");
+        return nrFree;
     }
 
     @Property(tries = 100)

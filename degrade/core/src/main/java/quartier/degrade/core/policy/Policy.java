@@ -45,6 +45,11 @@ public interface Policy {
         return 16 * nrPermits;
     }
 
+    /** Whether everybody may run as they like, because all is well without us. */
+    default boolean holdsNobody() {
+        return false;
+    }
+
     /** The latency that the class is held to now, or -1 if there is none. */
     default long targetNanos(RunQueue queue) {
         return -1;

@@ -33,9 +33,8 @@ public final class Target implements Policy {
      */
     private static final double SHARE_OF_STUBBORN = 0.1;
     private static final long KEEPS_NANOS = 30_000_000_000L;
-    /** One step alone may have met the moment in which all clients came. */
-    private static final int FREE_MISSES_MAX = 3;
-    private static final long IN_ORDER_NANOS = 30_000_000_000L;
+    /** Others that have so many times what the kernel would give them may have no need to be held. */
+    private static final double SHARE_OF_SLACK = 2;
     /** Whoever comes so often is not away in between. */
     private static final long PRESENT_NANOS = 200_000_000;
     /** A p95 so far above the target misses it. Whoever does for so long, while the others have next to nothing, cannot be helped. */
@@ -74,13 +73,14 @@ public final class Target implements Policy {
     private double load;
     private long tickedNanos;
     private long keepsUntilNanos = Long.MIN_VALUE;
-    /** Until when the protected class needs order also while it is alone: so it missed its target. */
-    private long inOrderUntilNanos = Long.MIN_VALUE;
-    /** Whether it has been free since the last step, and how many such steps in a row missed the target. */
+    private final Hold hold = new Hold();
+    /** Whether it has been free since the last step. */
     private boolean wasFree;
-    private int nrFreeMisses;
-    /** Whether others were here since the last step: else their share says nothing. */
+    /** Whether others were here since the last step, and waited: else their share says nothing. */
     private boolean wasInCompany;
+    private boolean wasWanted;
+    /** Since when the protected class has been here without any of it ending. */
+    private long stuckSinceNanos;
     /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
     private long presentUntilNanos = Long.MIN_VALUE;
     private long nrAtTick;
@@ -120,11 +120,17 @@ public final class Target implements Policy {
         return isNeeded ? find(all, protectedClass) : null;
     }
 
+    /** Where the target is met without us, nobody pays. On a curve a class may have to be slower than it would be, so that others are faster. */
+    @Override
+    public boolean holdsNobody() {
+        return loadClass == null && !hold.isHeld();
+    }
+
     /** Whoever is protected pays for nobody, as long as the target is met without us too. All others are there to be overtaken at once. */
     @Override
     public int nrFreeMax(RunQueue alone, List<RunQueue> all, int nrPermits) {
         boolean isOwn = alone.workClass().name().equals(protectedClass);
-        return isOwn && tickedNanos >= inOrderUntilNanos ? Integer.MAX_VALUE : 0;
+        return isOwn && !hold.isHeld() ? Integer.MAX_VALUE : 0;
     }
 
     private static RunQueue find(List<RunQueue> queues, String name) {
@@ -156,6 +162,9 @@ public final class Target implements Policy {
             load += (1 - Math.exp((tickedNanos - nowNanos) / LOAD_NANOS)) * (loading.nrPresent() - load);
         }
         tickedNanos = nowNanos;
+        if (own == null || own.nrPresent() == 0 || own.latencies().nr() != nrAtTick) {
+            stuckSinceNanos = nowNanos;
+        }
         if (own != null && (own.nrPresent() > 0 || own.latencies().nr() != nrAtTick)) {
             presentUntilNanos = nowNanos + PRESENT_NANOS;
             nrAtTick = own.latencies().nr();
@@ -171,6 +180,7 @@ public final class Target implements Policy {
         }
         wasFree &= own.isFree();
         wasInCompany |= all.stream().anyMatch(queue -> queue != own && queue.isHere());
+        wasWanted |= isWanted(all, own);
         if (!isEnforced) {
             restart(own, nowNanos);
         } else if (isStepOver(own, nowNanos)) {
@@ -191,7 +201,7 @@ public final class Target implements Policy {
             return true;
         }
         // What has not ended counts as soon as it is late.
-        boolean saysAll = own.nrPresent() == 0 || ageIfLate(own, nowNanos) > 0;
+        boolean saysAll = own.nrPresent() == 0 || lateNanos(own, nowNanos) > 0;
         if (saysAll && elapsedNanos >= STEP_NANOS_OF_FEW) {
             return true;
         }
@@ -207,12 +217,14 @@ public final class Target implements Policy {
         lookedNanos = nowNanos;
         wasFree = own.isFree();
         wasInCompany = false;
+        wasWanted = false;
         nrAtStep = own.latencies().nr();
     }
 
     private void step(List<RunQueue> all, RunQueue own, long nowNanos) {
         // Else a class that is shut out looks well.
-        long latencyNanos = Math.max(p95(own).orElse(0), ageIfLate(own, nowNanos));
+        long lateNanos = lateNanos(own, nowNanos);
+        long latencyNanos = Math.max(p95(own).orElse(0), lateNanos);
         if (latencyNanos == 0) {
             if (nowNanos - presentUntilNanos >= OUT_OF_REACH_NANOS) {
                 misses(false, nowNanos);
@@ -221,13 +233,30 @@ public final class Target implements Policy {
         }
         boolean othersHaveLeast = othersShare <= SHARE_MIN || !wasInCompany;
         misses(othersHaveLeast && latencyNanos > MISSES_ABOVE * targetNanos, nowNanos);
-        nrFreeMisses = wasFree && latencyNanos > targetNanos ? nrFreeMisses + 1 : 0;
-        if (nrFreeMisses == FREE_MISSES_MAX) {
-            inOrderUntilNanos = nowNanos + IN_ORDER_NANOS;
+        if (wasFree) {
+            hold.look(own.latencies().nr() - nrAtStep, lateNanos > 0 ? 1 : missedPart(own), nowNanos);
+            return;
+        }
+        if (!wasInCompany || !wasWanted || othersShare > SHARE_OF_SLACK * partOfOthers(all, own)) {
+            hold.tryWithout(nowNanos);
         }
         if (wasInCompany) {
             share(all, own, latencyNanos);
         }
+    }
+
+    private double missedPart(RunQueue own) {
+        return own.latencies().partAbove(targetNanos, nrAtStep);
+    }
+
+    /** Of all who are here: what others would have of the CPUs if all of them ran in turn. */
+    private static double partOfOthers(List<RunQueue> all, RunQueue own) {
+        int nrAll = all.stream().mapToInt(RunQueue::nrPresent).sum();
+        return nrAll == 0 ? 0 : 1 - (double) own.nrPresent() / nrAll;
+    }
+
+    private static boolean isWanted(List<RunQueue> all, RunQueue own) {
+        return all.stream().anyMatch(queue -> queue != own && queue.nrWaiting() > 0);
     }
 
     private void misses(boolean misses, long nowNanos) {
@@ -237,7 +266,7 @@ public final class Target implements Policy {
 
     private void share(List<RunQueue> all, RunQueue own, long latencyNanos) {
         double factor = Math.pow(latencyNanos / (targetNanos * aimedPart), GAIN);
-        boolean wanted = all.stream().anyMatch(queue -> queue != own && queue.nrWaiting() > 0);
+        boolean wanted = isWanted(all, own);
         if (factor < 1 && !wanted) {
             return;
         }
@@ -256,7 +285,7 @@ public final class Target implements Policy {
      * requests miss the target as may.
      */
     private void correct(RunQueue own) {
-        double missed = own.latencies().partAbove(targetNanos, nrAtStep);
+        double missed = missedPart(own);
         long nr = Math.min(own.latencies().nr() - nrAtStep, CORRECTION_NR_MAX);
         if (nr > 0) {
             double part = aimedPart * Math.exp(CORRECTION * nr * (1 - QUANTILE - missed));
@@ -264,8 +293,10 @@ public final class Target implements Policy {
         }
     }
 
-    private long ageIfLate(RunQueue own, long nowNanos) {
-        long ageNanos = own.nrWaiting() == 0 ? 0 : nowNanos - own.headArrivedNanos();
+    /** How old one that has not ended is, if that misses the target by far: of those that run it is known that none has ended. */
+    private long lateNanos(RunQueue own, long nowNanos) {
+        long waitsNanos = own.nrWaiting() == 0 ? 0 : nowNanos - own.headArrivedNanos();
+        long ageNanos = wasFree ? nowNanos - stuckSinceNanos : waitsNanos;
         return ageNanos > 2 * targetNanos ? ageNanos : 0;
     }
 

@@ -1,0 +1,48 @@
+package quartier.degrade.core.policy;
+
+/**
+ * Whether anybody has to be held back for the sake of a p95, or it is met without that. Free, requests that miss the target count
+ * against it; held, it is tried again after a while, and the later the sooner it went wrong the last time.
+ */
+final class Hold {
+    /** A p95 that is met is missed by 5 %. */
+    private static final double MISSED_PART_MAX = 0.07;
+    /** More requests than that have missed it, by so many, since all was well. */
+    private static final double EXCESS_MAX = 8;
+    /** Of very few requests each says more. */
+    private static final long NR_LEAST = 5;
+    private static final long HELD_NANOS_LEAST = 30_000_000_000L;
+    private static final long HELD_NANOS_MOST = 16 * HELD_NANOS_LEAST;
+
+    private boolean held;
+    private double excess;
+    private long changedNanos;
+    private long heldNanos;
+
+    boolean isHeld() {
+        return held;
+    }
+
+    /** While nobody was held, so many requests ended, of which a part missed the target. */
+    void look(long nrEnded, double missedPart, long nowNanos) {
+        excess = Math.max(0, excess + Math.max(nrEnded, NR_LEAST) * (missedPart - MISSED_PART_MAX));
+        if (excess > EXCESS_MAX && !held) {
+            boolean atOnce = heldNanos > 0 && nowNanos - changedNanos < HELD_NANOS_LEAST;
+            heldNanos = atOnce ? Math.min(2 * heldNanos, HELD_NANOS_MOST) : HELD_NANOS_LEAST;
+            change(true, nowNanos);
+        }
+    }
+
+    /** Where it might be met without holding anybody. */
+    void tryWithout(long nowNanos) {
+        if (held && nowNanos - changedNanos >= heldNanos) {
+            change(false, nowNanos);
+        }
+    }
+
+    private void change(boolean toHeld, long nowNanos) {
+        held = toHeld;
+        changedNanos = nowNanos;
+        excess = 0;
+    }
+}
