@@ -1,8 +1,11 @@
 import com.sun.net.httpserver.HttpServer;
+import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.util.concurrent.Executors;
 import java.util.concurrent.locks.ReentrantLock;
 
@@ -13,7 +16,7 @@ public final class Serves {
     private static final ReentrantLock LOCK = new ReentrantLock();
 
     private interface Work {
-        void run() throws InterruptedException;
+        void run() throws InterruptedException, IOException;
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -28,6 +31,12 @@ public final class Serves {
         serve(server, "/light", () -> burn(1));
         serve(server, "/burn", () -> burn(20));
         serve(server, "/sleep", () -> Thread.sleep(50));
+        int slow = slow();
+        serve(server, "/socket", () -> {
+            try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), slow)) {
+                socket.getInputStream().read();
+            }
+        });
         serve(server, "/monitor", () -> {
             synchronized (MONITOR) {
                 Thread.sleep(10);
@@ -43,6 +52,33 @@ public final class Serves {
         });
         server.start();
         System.out.println("port " + server.getAddress().getPort());
+    }
+
+    /** The port of a server that answers each after 20 ms. */
+    private static int slow() throws IOException {
+        ServerSocket server = new ServerSocket(0, 100, InetAddress.getLoopbackAddress());
+        Thread thread = new Thread(() -> {
+            while (true) {
+                try {
+                    Socket socket = server.accept();
+                    new Thread(() -> answer(socket)).start();
+                } catch (IOException thrown) {
+                    return;
+                }
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+        return server.getLocalPort();
+    }
+
+    private static void answer(Socket socket) {
+        try (socket) {
+            Thread.sleep(20);
+            socket.getOutputStream().write(1);
+        } catch (IOException | InterruptedException gone) {
+            // Whoever has asked has gone.
+        }
     }
 
     private static void serve(HttpServer server, String path, Work work) {

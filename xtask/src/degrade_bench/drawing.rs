@@ -28,13 +28,16 @@ fn style(variant: &str) -> ShapeStyle {
 
 /// As SVG, each with a name.
 pub fn of(experiment: &Experiment, pace: &str) -> anyhow::Result<Vec<(&'static str, String)>> {
-    let charts: [(&str, &str, &str, Value); 5] = [
+    let charts: [(&str, &str, &str, Value); 8] = [
         ("light-p50", "light, p50, ms", "light", |run| run.p50_ms),
         ("light-p95", "light, p95, ms", "light", |run| run.p95_ms),
         ("light-p99", "light, p99, ms", "light", |run| run.p99_ms),
         ("light", "light, answered each second", "light", |run| {
             Some(run.answered as f64 / run.seconds)
         }),
+        ("heavy-p50", "heavy, p50, ms", "heavy", |run| run.p50_ms),
+        ("heavy-p95", "heavy, p95, ms", "heavy", |run| run.p95_ms),
+        ("heavy-p99", "heavy, p99, ms", "heavy", |run| run.p99_ms),
         ("heavy", "heavy, answered each second", "heavy", |run| {
             Some(run.answered as f64 / run.seconds)
         }),

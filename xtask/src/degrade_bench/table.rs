@@ -62,15 +62,18 @@ fn loop_of(out: &mut String, experiment: &Experiment, pace: &str) {
     let server = of(|run| Some(run.server_cpu_s / run.seconds));
     let client = of(|run| Some(run.client_cpu_s / run.seconds));
     // Title, class, what of it, digits.
-    let parts: [(&str, &str, Value, usize); 10] = [
+    let parts: [(&str, &str, Value, usize); 13] = [
         ("light p50, ms", "light", |run| run.p50_ms, 0),
         ("light p95, ms", "light", |run| run.p95_ms, 0),
         ("light p99, ms", "light", |run| run.p99_ms, 0),
         ("light answered each second", "light", per_second, 0),
+        ("heavy p50, ms", "heavy", |run| run.p50_ms, 0),
         ("heavy p95, ms", "heavy", |run| run.p95_ms, 0),
+        ("heavy p99, ms", "heavy", |run| run.p99_ms, 0),
         ("heavy answered each second", "heavy", per_second, 0),
         ("heavy refused each second", "heavy", refused, 0),
-        ("light and failed", "light", failed, 0),
+        ("light failed or never sent", "light", failed, 0),
+        ("heavy failed or never sent", "heavy", failed, 0),
         ("server CPU", "light", server, 2),
         ("client CPU", "light", client, 2),
     ];

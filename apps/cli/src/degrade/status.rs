@@ -119,9 +119,10 @@ fn text(status: &Value) -> String {
         text += &row(&words);
     }
     let classes = status["classes"].as_array().map_or(&[][..], Vec::as_slice);
-    let holds_nobody = !classes.is_empty() && classes.iter().all(|class| class["free"] == true);
+    let holds_nobody =
+        status["policy"] == "protect" && classes.iter().all(|class| class["free"] == true);
     if holds_nobody {
-        text += "nobody is held back: the target is met without that\n";
+        text += "nobody is held back, as long as the target is met without that\n";
     }
     for class in classes {
         let name = word(&class["name"]);
@@ -196,7 +197,10 @@ mod tests {
             "classes": [{"name": "light", "free": true}, {"name": "other", "free": true}],
         });
         let text = text(&status);
-        assert!(text.contains("nobody is held back: the target is met without that\n"), "{text}");
+        assert!(
+            text.contains("nobody is held back, as long as the target is met without that\n"),
+            "{text}"
+        );
         assert!(!text.contains("nothing but"), "{text}");
     }
 

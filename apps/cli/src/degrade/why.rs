@@ -87,10 +87,13 @@ const PARTS: [(&str, &str); 9] = [
 ];
 const SLICES: [(&str, &str); 3] =
     [("slice_ms", "length"), ("slices", "a request"), ("cpu_wait_ms", "wait for each")];
+const LOCKS: [(&str, &str); 2] = [("lock_waits", "a request"), ("lock_wait_ms", "length")];
 const WIDTH: usize = 13;
 
 fn number_of(class: &Value, field: &str) -> String {
     match class[field].as_f64() {
+        // The mean of none.
+        None if field == "lock_wait_ms" => "-".to_owned(),
         None => "unknown".to_owned(),
         Some(whole) if field == "requests" => format!("{whole:.0}"),
         Some(part) if part >= 99.95 => format!("{part:.0}"),
@@ -127,6 +130,14 @@ fn text(answer: &Value) -> String {
     table(&mut text, classes, &PARTS);
     text.push_str("\ntime slices, ms on average:\n");
     table(&mut text, classes, &SLICES);
+    text.push_str("\nwaits for locks, ms on average:\n");
+    table(&mut text, classes, &LOCKS);
+    if let Some(ms) = answer["before_entry_ms"].as_f64() {
+        let _ = writeln!(
+            text,
+            "\nbefore the server's entry a request waits about {ms:.3} ms for a CPU, by how late a thread of the agent's wakes up"
+        );
+    }
     scheduler::write(&mut text, answer);
     if classes.iter().any(|class| class["cpu_ms"].is_null()) {
         text.push_str("unknown: the kernel does not say it of these threads (virtual threads, or no /proc/PID/task/TID/schedstat)\n");
@@ -143,11 +154,11 @@ mod tests {
         let answer = serde_json::json!({"classes": [
             {"name": "light", "requests": 120, "total_ms": 137.04, "cpu_ms": 3.714, "run_queue_ms": 10.04, "lock_ms": 0,
                 "io_ms": 1.19, "wait_ms": 0.0, "yield_ms": 121.9, "other_ms": 0.2, "slice_ms": 1.25, "slices": 3.0,
-                "cpu_wait_ms": 3.3},
+                "cpu_wait_ms": 3.3, "lock_waits": 1.5, "lock_wait_ms": 0.25},
             {"name": "virtual", "requests": 7, "total_ms": 1.0, "cpu_ms": null, "run_queue_ms": null, "lock_ms": 0,
                 "io_ms": 0, "wait_ms": 0.5, "yield_ms": 0.25, "other_ms": null, "slice_ms": null, "slices": null,
-                "cpu_wait_ms": null},
-        ], "scheduler": null, "scheduler_unknown": "nobody has mounted it"});
+                "cpu_wait_ms": null, "lock_waits": 0.0, "lock_wait_ms": null},
+        ], "before_entry_ms": 0.25, "scheduler": null, "scheduler_unknown": "nobody has mounted it"});
         let text = text(&answer);
         let words: Vec<Vec<_>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -167,7 +178,15 @@ mod tests {
             text.contains("wait once they are woken: unknown (nobody has mounted it)"),
             "{text}"
         );
-        assert_eq!(words[11][0], "unknown:", "{text}");
+        assert_eq!(
+            (&words[12][..], &words[13][..]),
+            (&["1.50", "0.25", "light"][..], &["0.00", "-", "virtual"][..])
+        );
+        assert!(
+            text.contains("before the server's entry a request waits about 0.250 ms"),
+            "{text}"
+        );
+        assert!(text.lines().last().unwrap().starts_with("unknown:"), "{text}");
         assert!(super::text(&serde_json::json!({"classes": []})).contains("no request ended"));
     }
 }

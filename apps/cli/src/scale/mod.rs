@@ -5,6 +5,7 @@ mod diff;
 mod html;
 pub mod measure;
 pub mod metric;
+mod programs;
 pub mod report;
 mod serve;
 pub mod sweep;
@@ -14,16 +15,21 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use clap::ValueEnum;
 use quartier_act::affinity_of;
 use quartier_decide::verdict::{Order, Outcome, cpu_order, default_counts};
+use quartier_model::CpuList;
 use quartier_observe::Host;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::numbers::number;
 use crate::output::Output;
+use crate::say;
 use crate::topo::source::{is_dash, print};
 use metric::Metric;
+use programs::sanity::{self, Tried};
+use programs::{Prepared, Program};
 use report::Report;
 use sweep::{Load, Sweep, Swept};
 
@@ -39,6 +45,10 @@ Examples:
       --load 'redis-benchmark -q -p 7777 -t get -n 200000'
       A server under load: it gets the CPUs that are counted, the load the others
   quartier scale --json report.json --html report.html -- make -j{cpus}
+  quartier scale --sanity
+      The study's seven programs, each once: which of them run here, and whether they do right
+  quartier scale --program postgresql --html report.html
+      One of them, started, checked, loaded, and stopped
   quartier scale diff before.json after.json
 
 For more CPUs than this machine has: `quartier lab scale`, in guests, counted.
@@ -46,8 +56,8 @@ For more CPUs than this machine has: `quartier lab scale`, in guests, counted.
 The command finds how many CPUs it has in its affinity (nproc), in {cpus} and in $QUARTIER_CPUS.
 Runs of different CPU counts take turns, so what drifts in the machine drifts over all of them.
 
-Exit status: 0 if there is a verdict, also that nothing is lost; 1 if the runs do not tell;
-2 if the sweep could not be done.";
+Exit status: 0 if there is a verdict, also that nothing is lost (--sanity: all programs do right); 1 if the runs
+do not tell (--sanity: some programs are not here, or do wrong); 2 if the sweep could not be done.";
 
 /// Options of `quartier scale`.
 #[derive(Debug, clap::Args)]
@@ -85,10 +95,16 @@ pub struct Args {
     /// Measure only, name nothing
     #[arg(long)]
     no_profile: bool,
+    /// A program of the study's, from its Debian package, with all that it needs on a port and in a folder of its own
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with_all = ["command", "serve", "metric", "rate"])]
+    program: Option<Program>,
+    /// Run each of the study's programs once (or the one of --program), and say which of them do right
+    #[arg(long, conflicts_with_all = ["command", "serve", "metric", "rate", "html", "cpus", "repeat"])]
+    sanity: bool,
     #[command(flatten)]
     reporting: ReportArgs,
     /// The command
-    #[arg(value_name = "CMD", required_unless_present = "serve", last = true)]
+    #[arg(value_name = "CMD", required_unless_present_any = ["serve", "program", "sanity"], last = true)]
     command: Vec<OsString>,
 }
 
@@ -153,6 +169,18 @@ impl ReportArgs {
 }
 
 impl Reporting {
+    /// Of programs that were only tried.
+    fn write_sanity(self, tried: &[Tried]) -> anyhow::Result<ExitCode> {
+        let json = serde_json::to_string_pretty(tried)? + "\n";
+        let text = if self.is_json_printed { json.clone() } else { sanity::text(tried) };
+        print(&text)?;
+        if let Some(file) = self.json {
+            file.write(&json)?;
+        }
+        let all_right = tried.iter().all(|tried| tried.done.is_some());
+        Ok(if all_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
     /// Judges what was measured, writes all of it, and gives the exit status.
     pub fn write(self, swept: Swept, command: &[OsString]) -> anyhow::Result<ExitCode> {
         let report = Report::new(swept, command, self.seed);
@@ -178,18 +206,41 @@ impl Args {
             return args.run();
         }
         let reporting = self.reporting.open()?;
-        let sweep = self.sweep()?;
-        reporting.write(sweep.run()?, &sweep.command)
+        if self.sanity {
+            return reporting.write_sanity(&self.sanity()?);
+        }
+        let mut sweep = self.sweep()?;
+        let Some(program) = self.program else {
+            return reporting.write(sweep.run()?, &sweep.command);
+        };
+        // What does wrong is not worth being measured; it stays there until all is.
+        let prepared = Prepared::new(program)?;
+        say::sentence(&format!("{} is prepared, and tried once", program.word()));
+        if let Err(why) = prepared.try_once(sweep.largest()) {
+            bail!("{} does not run as it should: {why}", program.word());
+        }
+        sweep.measure_program(&prepared, &allowed()?)?;
+        reporting.write(sweep.run()?, &[program.word().into()])
+    }
+
+    /// Each once, on all CPUs that may be used.
+    fn sanity(&self) -> anyhow::Result<Vec<Tried>> {
+        let nr_cpus = allowed()?.len();
+        let programs =
+            self.program.map_or_else(|| Program::value_variants().to_vec(), |one| vec![one]);
+        Ok(programs
+            .into_iter()
+            .map(|program| {
+                say::sentence(&format!("{} is tried", program.word()));
+                Tried::of(program, nr_cpus)
+            })
+            .collect())
     }
 
     fn sweep(&self) -> anyhow::Result<Sweep> {
         let host = Host::live();
         let machine = host.machine()?;
-        let Some(allowed) = affinity_of(0) else {
-            bail!(
-                "the CPUs that may be used are not known: the kernel does not say this process's affinity"
-            );
-        };
+        let allowed = allowed()?;
         let cpus = cpu_order(&machine, &allowed, self.order.into(), self.smt);
         let nr_cpus = cpus.len() as u32;
         let counts = counts(&self.cpus, nr_cpus);
@@ -237,6 +288,12 @@ impl Args {
             None => Ok(self.command.clone()),
         }
     }
+}
+
+fn allowed() -> anyhow::Result<CpuList> {
+    affinity_of(0).context(
+        "the CPUs that may be used are not known: the kernel does not say this process's affinity",
+    )
 }
 
 /// The CPU counts that are asked for, ascending, or else those that suit so many CPUs.

@@ -182,7 +182,7 @@ impl Loaded {
 }
 
 /// Asks the server and all that it started to end, and makes them after a while.
-fn end(server: &mut Child) -> Result<(), String> {
+pub fn end(server: &mut Child) -> Result<(), String> {
     let Some(group) = Pid::from_raw(server.id() as i32) else { return Ok(()) };
     let began = Instant::now();
     let _ = kill_process_group(group, Signal::TERM);
@@ -199,7 +199,7 @@ fn end(server: &mut Child) -> Result<(), String> {
 }
 
 /// The signal that asks us to end, once one came: a server in a process group of its own does not get it.
-fn interrupted() -> Result<Arc<AtomicUsize>, String> {
+pub fn interrupted() -> Result<Arc<AtomicUsize>, String> {
     static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
     if let Some(signal) = SIGNAL.get() {
         return Ok(signal.clone());

@@ -10,6 +10,7 @@ use quartier_observe::Host;
 
 use super::measure::{Measured, Outcome};
 use super::metric::Metric;
+use super::programs::{METRIC, Prepared};
 use super::serve::{Served, load_cpus};
 
 /// What to run, and where.
@@ -90,6 +91,20 @@ impl Sweep {
 }
 
 impl Sweep {
+    /// The most CPUs of a point.
+    pub fn largest(&self) -> usize {
+        self.sets.iter().map(CpuList::len).max().unwrap_or(1)
+    }
+
+    /// A program of the study's is what is measured; its load may run on these CPUs.
+    pub fn measure_program(&mut self, prepared: &Prepared, cpus: &CpuList) -> anyhow::Result<()> {
+        self.metric = Metric::count(METRIC)?;
+        let is_server = prepared.program.is_server();
+        self.command = prepared.words(if is_server { "serve" } else { "job" });
+        self.load = is_server.then(|| Load { command: prepared.words("load"), cpus: cpus.clone() });
+        Ok(())
+    }
+
     fn measure(&self, cpus: &CpuList) -> Result<Outcome, String> {
         let measured = Measured {
             host: &self.host,

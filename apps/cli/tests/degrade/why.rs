@@ -57,15 +57,59 @@ fn of_a_jvm_without_the_agent_it_is_said_too() {
     );
     assert!(ms(&burns, "slice_ms") > 0.0 && ms(&burns, "slices") >= 1.0, "{burns}");
 
+    let reads = looked_at(&jvm, &[("/socket", 2)]);
+    assert!((18.0..30.0).contains(&ms(&reads, "io_ms")), "{reads}");
+    assert!(ms(&reads, "wait_ms") < 2.0 && ms(&reads, "lock_waits") < 0.5, "{reads}");
+
+    // More of them than CPUs: whoever is ready waits while others run.
+    let nr_cpus = std::thread::available_parallelism().unwrap().get();
+    let crowded = looked_at(&jvm, &[("/burn", 2 * nr_cpus)]);
+    assert!(ms(&crowded, "run_queue_ms") > 0.25 * ms(&crowded, "cpu_ms"), "{crowded}");
+
     // Each waits for the three others, who sleep in there for 10 ms each.
     for path in ["/monitor", "/lock"] {
         let contends = looked_at(&jvm, &[(path, 4)]);
         assert!((8.0..15.0).contains(&ms(&contends, "wait_ms")), "{path}: {contends}");
         let lock = ms(&contends, "lock_ms");
         assert!(lock > 20.0 && lock < 45.0, "{path}: {contends}");
+        // Once, unless somebody else was faster as it woke up.
+        let waits = ms(&contends, "lock_waits");
+        assert!((0.8..3.0).contains(&waits), "{path}: {contends}");
+        assert!((ms(&contends, "lock_wait_ms") * waits - lock).abs() < 0.01 * lock, "{contends}");
     }
     // It was only there to look.
     assert!(!degrade(&["status", &jvm.pid()]).status.success());
+}
+
+#[test]
+fn each_class_has_its_own_rows() {
+    let Some(jvm) = Jvm::start(&[]) else { return };
+    let classes = "[[class]]\nname = \"burn\"\npaths = \"/burn\"\n\n[[class]]\nname = \"sleep\"\npaths = \"/sleep\"\n";
+    let config = jvm.file("classes.toml", classes);
+    let load = jvm.load(&[("/burn", 1), ("/sleep", 2)]);
+    let why = ["why", &jvm.pid(), "--seconds", "2", "--config", &config, "--json"];
+    let answer: Value = serde_json::from_str(&ok(&degrade(&why))).unwrap();
+    assert!(load.stop().is_empty());
+    let of = |name: &str| {
+        let classes = answer["classes"].as_array().unwrap();
+        classes
+            .iter()
+            .find(|class| class["name"] == name)
+            .unwrap_or_else(|| panic!("{answer}"))
+            .clone()
+    };
+    let (burn, sleep) = (of("burn"), of("sleep"));
+    assert!(ms(&burn, "cpu_ms") > 15.0 && ms(&sleep, "cpu_ms") < 10.0, "{answer}");
+    assert!(ms(&burn, "wait_ms") < 5.0 && ms(&sleep, "wait_ms") > 40.0, "{answer}");
+    if answer["scheduler_unknown"].is_null() {
+        let slices = |class: &Value| ms(&class["scheduler"]["slices"], "mean_ms");
+        assert!(slices(&burn) > slices(&sleep), "{answer}");
+        // Who has slept is woken.
+        assert!(
+            sleep["scheduler"]["wakeups"]["number"].as_u64() >= sleep["requests"].as_u64(),
+            "{answer}"
+        );
+    }
 }
 
 #[test]

@@ -43,3 +43,32 @@ expect() {
     *) refuse "its check failed: \`$*\` does not say $wanted" ;;
     esac
 }
+
+# Words to make texts of, the same everywhere: 20,000 of them.
+words() {
+    awk 'BEGIN {
+        state = 7
+        for (at = 0; at < 20000; at++) {
+            word = ""
+            state = (state * 16807) % 2147483647
+            for (left = 3 + state % 8; left > 0; left--) {
+                state = (state * 16807) % 2147483647
+                word = word substr("etaoinshrdlucmfwypvbgkqjxz", 1 + int((state % 676) ^ 0.5), 1)
+            }
+            print word
+        }
+    }'
+}
+
+# text KIB SEED: so much text of the words on standard input, the first ones most often.
+text() {
+    awk -v bytes=$(($1 * 1024)) -v seed="$2" '{ words[NR] = $1 } END {
+        state = 1 + seed
+        for (nr = 1; bytes > 0; nr++) {
+            state = (state * 16807) % 2147483647
+            word = words[1 + int(NR * (state / 2147483647) ^ 3)]
+            bytes -= length(word) + 1
+            printf "%s%s", word, nr % 12 ? " " : "\n"
+        }
+    }'
+}

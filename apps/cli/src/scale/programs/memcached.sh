@@ -12,6 +12,7 @@ cmd
 0 0.1
 1 0.9
 END
+    echo "at home" >"$PLACE/quartier"
     hand_over
 }
 
@@ -27,6 +28,6 @@ load() {
 }
 
 check() {
-    printf 'set quartier 0 0 7\r\nat home\r\nget quartier\r\nquit\r\n' >"$PLACE/asked"
-    expect "at home" sh -c "exec 3<>/dev/tcp/127.0.0.1/$PORT"
+    memccp --servers="127.0.0.1:$PORT" "$PLACE/quartier"
+    expect "at home" memccat --servers="127.0.0.1:$PORT" quartier
 }

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Timeout;
 /** Deadlocks are hunted: one permit, and requests that hold at their yield points what others want. */
 @Timeout(240)
 class HuntTest {
-    private static final List<String> POLICIES = List.of("fair", "weighted", "priority", "protect");
+    private static final List<String> POLICIES = List.of("fair", "weighted", "priority", "protect", "curve");
     private static final int NR_CLIENTS = 10;
     private static final int NR_ANSWERS = 400;
     /** Whoever holds something waits no longer than this at once, and whoever wants it no longer than that for each who holds. */
@@ -27,6 +27,10 @@ class HuntTest {
             [protect]
             class = "one"
             p95_ms = 1
+            [curve]
+            class = "one"
+            load = "two"
+            points = [[0, 1], [10, 2]]
             [weave]
             include = ["trial.**", "com.sun.org.apache.xerces.**"]
             profile_s = 0
@@ -57,11 +61,15 @@ class HuntTest {
                 }
             }
             assertTrue(server.metric("yields_total{class=\"two\"}") > 100, server.metrics());
+            double nrInTheWay = 0;
             for (String name : List.of("one", "two")) {
                 server.awaitMetric("present{class=\"" + name + "\"}", 0);
-                System.out.println(name + ": overdue " + server.metric("overdue_total{class=\"" + name + "\"}")
-                        + ", lent " + server.metric("lent_total{class=\"" + name + "\"}"));
+                double overdue = server.metric("overdue_total{class=\"" + name + "\"}");
+                double lent = server.metric("lent_total{class=\"" + name + "\"}");
+                System.out.println(name + ": overdue " + overdue + ", lent " + lent);
+                nrInTheWay += overdue + lent;
             }
+            assertTrue(nrInTheWay > 0, "somebody held what others wanted");
             assertEquals(0, server.metric("faults_total"), server.said());
             assertEquals(0, server.metric("opened_total"), server.said());
         }

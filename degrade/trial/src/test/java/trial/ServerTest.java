@@ -65,6 +65,7 @@ class ServerTest {
         return Stream.of(
                 Arguments.of(Application.of(JdkServerMain.class), ""),
                 Arguments.of(Application.of(TomcatMain.class), ""),
+                Arguments.of(Application.withLibraries(TomcatMain.class, "tomcat11"), ""),
                 Arguments.of(Application.in("jetty", "trial.JettyMain"), "/ee10"));
     }
 
@@ -200,7 +201,10 @@ class ServerTest {
 
     static Stream<Arguments> servletServers() throws Exception {
         return Stream.of(
+                Arguments.of(Application.of(JdkServerMain.class), "/light", false),
                 Arguments.of(Application.of(TomcatMain.class), "/light", false),
+                Arguments.of(Application.withLibraries(TomcatMain.class, "tomcat11"), "/light", false),
+                Arguments.of(Application.in("tomcat9", "trial.Tomcat9Main"), "/light", false),
                 Arguments.of(Application.in("jetty", "trial.JettyMain"), "/ee10/light", true),
                 Arguments.of(Application.in("jetty", "trial.JettyMain"), "/ee8/light", true));
     }
@@ -216,7 +220,7 @@ class ServerTest {
             handlers = "trial.Nobody"
             [[class]]
             name = "served"
-            handlers = "trial.*Servlet"
+            handlers = ["trial.*Servlet*", "trial.JdkServerMain*", "trial.Tomcat9Main*"]
             """;
         try (ServerProcess server = new ServerProcess(application.quick(), config)) {
             Load load = new Load(server.port).clients(4, path, 40).run();
@@ -238,8 +242,11 @@ class ServerTest {
     }
 
     static Stream<Arguments> serversAndFrameworks() throws Exception {
-        return Stream.concat(
-                servers(), Stream.of(Arguments.of(Application.in("spring", "trial.SpringMain", "tomcat"), "")));
+        Stream<Arguments> frameworks = Stream.of(
+                Arguments.of(Application.in("tomcat9", "trial.Tomcat9Main"), ""),
+                Arguments.of(Application.in("spring", "trial.SpringMain", "tomcat"), ""),
+                Arguments.of(Application.in("spring", "trial.SpringMain", "jetty"), ""));
+        return Stream.concat(servers(), frameworks);
     }
 
     @ParameterizedTest
@@ -326,6 +333,7 @@ class ServerTest {
                 heldMillis = 1000 * server.metric(p95);
             }
             System.out.printf("target %d ms, p95 %.1f ms%n", targetMillis, heldMillis);
+            assertEquals(targetMillis / 1000.0, server.metric("target_p95_seconds{class=\"light\"}"), 1e-6);
             load.stop();
             clients.join();
             assertEquals(List.of(), load.failures());
@@ -362,7 +370,10 @@ class ServerTest {
                 clients.join();
                 assertEquals(List.of(), load.failures());
                 String figures = beans.getAttribute(agent, "Classes").toString();
-                assertTrue(figures.contains("p95_seconds") && figures.contains("held_seconds"), figures);
+                for (String each : List.of("admitted", "running", "waiting", "yields", "rejected", "p50_seconds", "p95_seconds", "p99_seconds",
+                        "held_seconds")) {
+                    assertTrue(figures.contains(each), each + " in " + figures);
+                }
                 String totals = beans.getAttribute(agent, "Totals").toString();
                 assertTrue(totals.contains("permits") && totals.contains("reloads_refused"), totals);
                 assertEquals("weighted", beans.getAttribute(agent, "Policy"));

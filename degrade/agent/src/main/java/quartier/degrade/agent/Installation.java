@@ -179,6 +179,11 @@ final class Installation {
         return hook;
     }
 
+    /** What a request waited on average, in the last second, before anybody saw it. */
+    long beforeEntryNanos() {
+        return dispatcher.unseenWaitNanos();
+    }
+
     /** Returns what holds now, in words. */
     String setMode(String wanted) {
         Modes.set(dispatcher, wanted, "`quartier degrade mode`");

@@ -59,7 +59,7 @@ final class Why {
                     "an agent is active in this JVM, and its own file names the classes: ask without a file");
         }
         try {
-            return look(seconds, active.hook(), traced, isGuest);
+            return look(seconds, active, traced, isGuest);
         } finally {
             // Somebody may have taken it out meanwhile.
             if (isGuest && Installation.active() == active) {
@@ -68,9 +68,10 @@ final class Why {
         }
     }
 
-    private static Map<String, Object> look(double seconds, DispatcherHook hook, boolean traced, boolean isGuest)
+    private static Map<String, Object> look(double seconds, Installation active, boolean traced, boolean isGuest)
             throws IOException {
         Watch watch = new Watch();
+        DispatcherHook hook = active.hook();
         Recorded recorded = Recorder.record(() -> {
             long untilNanos = System.nanoTime() + Math.round(seconds * TimeUnit.SECONDS.toNanos(1));
             hook.setWatch(watch);
@@ -79,12 +80,14 @@ final class Why {
             }
             hook.setWatch(null);
         });
+        long beforeEntryNanos = active.beforeEntryNanos();
         Map<String, Object> answer = new LinkedHashMap<>();
         answer.put("format", FORMAT);
         answer.put("pid", ProcessHandle.current().pid());
         answer.put("seconds", seconds);
         answer.put("agent", isGuest ? "only to look" : "active");
         answer.put("threads", watch.kernelThreads());
+        answer.put("before_entry_ms", Json.millis(beforeEntryNanos));
         answer.put("classes", recorded.rows().stream().map(Why::workClass).toList());
         if (traced) {
             answer.put("served", served(recorded.served()));
@@ -122,6 +125,8 @@ final class Why {
         boolean hasRun = known && row.nrSlices() > 0;
         map.put("slices", known ? row.nrSlices() / nr : null);
         map.put("slice_ms", hasRun ? row.cpuNanos() / 1e6 / row.nrSlices() : null);
+        map.put("lock_waits", row.nrLockWaits() / nr);
+        map.put("lock_wait_ms", row.nrLockWaits() > 0 ? row.lockNanos() / 1e6 / row.nrLockWaits() : null);
         map.put("cpu_wait_ms", hasRun ? row.runQueueNanos() / 1e6 / row.nrSlices() : null);
         return map;
     }

@@ -18,18 +18,17 @@ final class Company {
 
     /** Looks who is here, to be called whenever somebody arrives. Returns whether any class has got its freedom, or lost it. */
     boolean look(List<RunQueue> queues, Settings settings, Policy policy, long nowNanos) {
+        if (policy.holdsNobody() && areAllUnbounded(settings)) {
+            last = null;
+            return setFree(queues, true, null, nowNanos);
+        }
         int nrHere = 0;
-        boolean allUnbounded = true;
         RunQueue only = null;
         for (RunQueue queue : queues) {
-            allUnbounded &= queue.workClass().admission().isUnbounded();
             if (queue.nrHere() > 0) {
                 nrHere++;
                 only = queue;
             }
-        }
-        if (allUnbounded && policy.holdsNobody()) {
-            return setFree(queues, true, null, nowNanos);
         }
         // Between two of its requests nobody is here: it is as alone as before.
         if (nrHere == 0 && last != null && last.free) {
@@ -45,6 +44,16 @@ final class Company {
                 && alone.workClass().admission().isUnbounded()
                 && alone.nrHere() <= policy.nrFreeMax(alone, queues, settings.nrPermits());
         return setFree(queues, false, letGo ? alone : null, nowNanos);
+    }
+
+    /** Who may be sent away at the door has to be kept waiting there. */
+    private static boolean areAllUnbounded(Settings settings) {
+        for (WorkClass workClass : settings.classes()) {
+            if (!workClass.admission().isUnbounded()) {
+                return false;
+            }
+        }
+        return true;
     }
 
     /** Nobody is free, and whoever is alone is so from now on. Returns whether anybody was free. */

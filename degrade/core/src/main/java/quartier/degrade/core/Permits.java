@@ -15,6 +15,7 @@ final class Permits {
     private static final int TIMES_MAX = 8;
     /** A compiler that worked for less of the time than the rest of this is none. */
     private static final double BUSY_PART = 0.2;
+    private static final long SETTLED_NANOS = 1_000_000_000;
     /** What nobody has needed for so long was of another time. */
     private static final long NEEDED_NANOS = 5_000_000_000L;
 
@@ -23,6 +24,8 @@ final class Permits {
     private int nrMore;
     private Look last;
     private int nrLess;
+    private long lessUntilNanos;
+    private boolean wasLess;
     private int nrBusyLooks;
     private long unneededNanos;
     /** At the last tick. */
@@ -36,6 +39,7 @@ final class Permits {
         mayGrow = settings.permitsMayGrow();
         nrMore = 0;
         nrLess = 0;
+        wasLess = false;
         anyWaited = false;
     }
 
@@ -43,9 +47,9 @@ final class Permits {
         return Math.max(1, nrConfigured + nrMore - nrLess);
     }
 
-    /** Whether there are fewer for the compilers' sake. */
-    boolean areReduced() {
-        return nrLess > 0;
+    /** Whether there are fewer for the compilers' sake, or were of late: they come and go. */
+    boolean areReduced(long nowNanos) {
+        return nrLess > 0 || wasLess && nowNanos - lessUntilNanos < 0;
     }
 
     /** A step each time there is a new look at the CPUs. */
@@ -62,6 +66,10 @@ final class Permits {
             step(look);
             // Rounded down: one that has work for a moment now and then finds a CPU for that.
             nrLess = (int) (look.nrCompiling() + BUSY_PART);
+            if (nrLess > 0) {
+                wasLess = true;
+                lessUntilNanos = nowNanos + SETTLED_NANOS;
+            }
             waitedNanos = 0;
         }
     }

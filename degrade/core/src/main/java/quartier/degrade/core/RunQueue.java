@@ -68,7 +68,7 @@ public final class RunQueue {
     }
 
     /** How many of it want CPUs, or may at any time. */
-    int nrHere() {
+    public int nrHere() {
         return nrPresent + nrParts - nrAway - nrUnsure;
     }
 

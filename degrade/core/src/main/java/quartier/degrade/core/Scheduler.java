@@ -545,7 +545,7 @@ public final class Scheduler {
 
     /** Where a class has become free, whoever waits runs; where it is not any more, whoever runs is asked back by and by. */
     private void lookWhoIsAlone(long nowNanos) {
-        boolean mayBeFree = enforcing() && !permits.areReduced();
+        boolean mayBeFree = enforcing() && !permits.areReduced(nowNanos);
         boolean changed = mayBeFree ? company.look(queues, settings, policy, nowNanos) : company.end(queues, nowNanos);
         if (changed && company.isAnyFree()) {
             release(nowNanos);

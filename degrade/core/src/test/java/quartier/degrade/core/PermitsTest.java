@@ -95,7 +95,8 @@ class PermitsTest {
         run(scheduler, jobs, 3000);
         assertEquals(1, scheduler.nrRunning());
         cpus.nrCompiling = 0;
-        run(scheduler, jobs, 1500);
+        // A second without compilers, and one alone.
+        run(scheduler, jobs, 2500);
         assertEquals(0, scheduler.nrRunning());
         assertEquals(8, scheduler.nrLoose(), "it is alone");
     }

@@ -115,6 +115,7 @@ class PolicyTest {
         double fair = overload(Fair::new, classFor("light"), classFor("heavy")).run(5 * S).p95Millis("light");
         assertBelow(0.6 * fair, simulation.p95Millis("light"));
         assertTrue(simulation.report("heavy").nrCompleted() > 0, "ageing lets the heavy ones through");
+        assertEquals(0, simulation.report("heavy").nrOverdue(), "before they give up");
     }
 
     @Test
@@ -246,8 +247,76 @@ class PolicyTest {
                 .run(5 * S);
         assertTrue(simulation.report("heavy").isFree(), "nobody is there to be protected");
         // By turns among all it takes 20 times 200 ms: none has ended yet.
-        simulation.clients(1, "light", 200 * MS).run(3 * S / 2);
+        simulation.clients(1, "light", 200 * MS).run(3 * S);
         assertFalse(simulation.report("heavy").isFree());
+    }
+
+    private static Scheduler protects(long p95Nanos) {
+        return new Scheduler(new Settings(2, 2 * MS, S, Settings.Mode.ON, () -> Target.protect("light", p95Nanos),
+                List.of(classFor("light"), classFor("heavy"))));
+    }
+
+    /** A tick every 100 ms, as where nobody needs any, and requests of 10 ms around each of them. */
+    @Test
+    void whoIsHereAtATickHasNotBeenHereSinceTheLast() {
+        Scheduler scheduler = protects(40 * MS);
+        Job heavy = arrive(scheduler, "heavy", 1);
+        for (long nowNanos = 1; nowNanos < 100 * S; nowNanos += 200 * MS) {
+            scheduler.tick(nowNanos, Simulation.BUSY);
+            Job light = arrive(scheduler, "light", nowNanos + 95 * MS);
+            scheduler.tick(nowNanos + 100 * MS, Simulation.BUSY);
+            scheduler.leave(light, nowNanos + 105 * MS);
+            assertTrue(heavy.queue.isFree(), nowNanos / MS + " ms");
+        }
+    }
+
+    @Test
+    void oneThatHangsAmongManyThatDoNotIsNoReasonToHoldAnybody() {
+        Scheduler scheduler = protects(40 * MS);
+        Job hangs = arrive(scheduler, "light", 1);
+        for (long nowNanos = 1; nowNanos < 100 * S; nowNanos += 500 * MS) {
+            Job light = arrive(scheduler, "light", nowNanos);
+            scheduler.leave(light, nowNanos + 10 * MS);
+            for (long tickNanos = 100 * MS; tickNanos <= 500 * MS; tickNanos += 100 * MS) {
+                scheduler.tick(nowNanos + tickNanos, Simulation.BUSY);
+            }
+            assertTrue(hangs.queue.isFree(), nowNanos / MS + " ms");
+        }
+    }
+
+    @Test
+    void onePauseThatAllMetIsNoReasonEither() {
+        Scheduler scheduler = protects(20 * MS);
+        arrive(scheduler, "heavy", 1);
+        for (long nowNanos = 1; nowNanos < 100 * S; nowNanos += 100 * MS) {
+            boolean isPause = (nowNanos / MS) % 10_000 < 100;
+            for (int at = 0; at < 50; at++) {
+                Job light = arrive(scheduler, "light", nowNanos);
+                scheduler.leave(light, nowNanos + (isPause ? 50 * MS : 5 * MS));
+            }
+            scheduler.tick(nowNanos + 99 * MS, Simulation.BUSY);
+            assertTrue(scheduler.queues().get(1).isFree(), nowNanos / MS + " ms");
+        }
+    }
+
+    @Test
+    void whereTheProtectedAreGoneItIsTriedWithoutHoldingAnybody() {
+        Simulation simulation = overload(() -> Target.protect("light", 100 * MS), classFor("light"), classFor("heavy")).run(10 * S);
+        assertFalse(simulation.report("heavy").isFree());
+        simulation.stopClients("light");
+        assertTrue(simulation.run(40 * S).report("heavy").isFree());
+    }
+
+    @Test
+    void aClassThatGoesWithItsQueueIsNoReasonToHoldAnybody() {
+        WorkClass bounded = classFor("heavy").withAdmission(new Admission(5, S, 503, 1));
+        Supplier<Policy> policy = () -> Target.protect("light", 40 * MS);
+        Scheduler scheduler = new Scheduler(new Settings(2, 2 * MS, S, Settings.Mode.ON, policy, List.of(classFor("light"), bounded)));
+        Job late = arrive(scheduler, "heavy", 1);
+        assertFalse(late.queue.isFree());
+        scheduler.configure(new Settings(2, 2 * MS, S, Settings.Mode.ON, policy, List.of(classFor("light"), classFor("other"))), 2);
+        Job light = arrive(scheduler, "light", 3);
+        assertTrue(light.queue.isFree());
     }
 
     private static Target level(String name, long targetNanos) {

@@ -12,6 +12,7 @@ import quartier.degrade.core.Scheduler.Verdict;
 final class Simulation {
     private static final long STEP_NANOS = 100_000;
     private static final long TICK_NANOS = 1_000_000;
+    private static final long REST_NANOS = 100_000_000;
     static final Probe BUSY = new Busy();
 
     final Scheduler scheduler;
@@ -20,6 +21,7 @@ final class Simulation {
     private final Set<String> stubborn = new HashSet<>();
     private final int nrCpus;
     private long nrSteps;
+    private long tickedNanos;
     long nowNanos = 1;
 
     /** Everybody always runs. */
@@ -144,7 +146,6 @@ final class Simulation {
 
     Simulation run(long forNanos) {
         long untilNanos = nowNanos + forNanos;
-        long tickNanos = nowNanos;
         while (nowNanos < untilNanos) {
             nowNanos += STEP_NANOS;
             clients.forEach(Client::look);
@@ -154,8 +155,8 @@ final class Simulation {
                 runnable.get((int) ((nrSteps + cpu) % runnable.size())).run();
             }
             nrSteps += nrCpus;
-            if (nowNanos - tickNanos >= TICK_NANOS) {
-                tickNanos = nowNanos;
+            if (nowNanos - tickedNanos >= (scheduler.needsTicks() ? TICK_NANOS : REST_NANOS)) {
+                tickedNanos = nowNanos;
                 scheduler.tick(nowNanos, BUSY);
             }
             scheduler.takeGranted();

@@ -41,7 +41,7 @@ public final class Breakdown {
         }
     }
 
-    /** Sums over the requests of a class. {@code otherNanos}: blocked, and nobody said by what. */
+    /** Sums over the requests of a class. {@code nrLockWaits}: of 10 µs or more. {@code otherNanos}: blocked, and nobody said by what. */
     public record Row(
             String className,
             long nrRequests,
@@ -50,6 +50,7 @@ public final class Breakdown {
             long cpuNanos,
             long runQueueNanos,
             long nrSlices,
+            long nrLockWaits,
             long lockNanos,
             long ioNanos,
             long waitNanos,
@@ -84,6 +85,7 @@ public final class Breakdown {
         private long slices;
         private long yielded;
         private long other;
+        private long lockWaits;
         private final long[] blocked = new long[Kind.values().length];
 
         void add(Request request, List<Span> spans) {
@@ -121,7 +123,7 @@ public final class Breakdown {
         }
 
         /** Each moment once: of spans within each other the outer one counts. */
-        private static long[] blockedIn(Request request, List<Span> spans) {
+        private long[] blockedIn(Request request, List<Span> spans) {
             long[] nanos = new long[Kind.values().length];
             long untilNanos = request.beginNanos();
             for (int at = firstAfter(spans, request.beginNanos()); at < spans.size(); at++) {
@@ -132,6 +134,7 @@ public final class Breakdown {
                 long from = Math.max(span.beginNanos(), untilNanos);
                 long to = Math.min(span.endNanos(), request.endNanos());
                 if (to > from) {
+                    lockWaits += span.kind() == Kind.LOCK ? 1 : 0;
                     nanos[span.kind().ordinal()] += to - from;
                     untilNanos = to;
                 }
@@ -154,7 +157,7 @@ public final class Breakdown {
         }
 
         Row row(String name, boolean isKnown) {
-            return new Row(name, nr, isKnown, wall, cpu, runQueue, slices, blocked[Kind.LOCK.ordinal()],
+            return new Row(name, nr, isKnown, wall, cpu, runQueue, slices, lockWaits, blocked[Kind.LOCK.ordinal()],
                     blocked[Kind.IO.ordinal()], blocked[Kind.WAIT.ordinal()], yielded, other);
         }
     }

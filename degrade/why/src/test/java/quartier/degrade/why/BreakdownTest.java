@@ -35,7 +35,7 @@ class BreakdownTest {
                 new Span(Kind.WAIT, 1, 1990, 2500),
                 new Span(Kind.LOCK, 1, 500, 900),
                 new Span(Kind.LOCK, 2, 1400, 1900));
-        assertEquals(new Row("light", 1, true, 1000, 300, 100, 2, 100, 50, 10, 150, 290), row);
+        assertEquals(new Row("light", 1, true, 1000, 300, 100, 2, 1, 100, 50, 10, 150, 290), row);
     }
 
     @Test
@@ -62,7 +62,7 @@ class BreakdownTest {
     void whatTheKernelDoesNotSayIsNotKnown() {
         Request unknown = new Request("light", 1, 0, 1000, -1, -1, -1, 70);
         Row row = row(List.of(unknown), new Span(Kind.LOCK, 1, 0, 400));
-        assertEquals(new Row("light", 1, false, 1000, 0, 0, 0, 400, 0, 0, 70, 0), row);
+        assertEquals(new Row("light", 1, false, 1000, 0, 0, 0, 1, 400, 0, 0, 70, 0), row);
         assertEquals(1, row(List.of(unknown, request(0, 10, 5, 0, 0))).nrRequests(), "the two are not mixed");
         assertNull(Schedstat.parse("1 2"));
         assertNull(Schedstat.parse(""));

@@ -7,15 +7,19 @@ package quartier.degrade.core.policy;
 final class Hold {
     /** A p95 that is met is missed by 5 %. */
     private static final double MISSED_PART_MAX = 0.07;
-    /** More requests than that have missed it, by so many, since all was well. */
+    /** So many requests more than that have missed it since all was well. */
     private static final double EXCESS_MAX = 8;
-    /** Of very few requests each says more. */
+    /** In one look each says more where there are few; and where there are many, all of them may have met one pause. */
     private static final long NR_LEAST = 5;
+    private static final long NR_MOST = 8;
     private static final long HELD_NANOS_LEAST = 30_000_000_000L;
     private static final long HELD_NANOS_MOST = 16 * HELD_NANOS_LEAST;
+    /** It went wrong at once if it did within the least time, or so few requests. */
+    private static final long NR_AT_ONCE = 100;
 
     private boolean held;
     private double excess;
+    private long nrSinceChange;
     private long changedNanos;
     private long heldNanos;
 
@@ -25,9 +29,12 @@ final class Hold {
 
     /** While nobody was held, so many requests ended, of which a part missed the target. */
     void look(long nrEnded, double missedPart, long nowNanos) {
-        excess = Math.max(0, excess + Math.max(nrEnded, NR_LEAST) * (missedPart - MISSED_PART_MAX));
+        nrSinceChange += nrEnded;
+        long weight = Math.min(Math.max(nrEnded, NR_LEAST), NR_MOST);
+        excess = Math.max(0, excess + weight * (missedPart - MISSED_PART_MAX));
         if (excess > EXCESS_MAX && !held) {
-            boolean atOnce = heldNanos > 0 && nowNanos - changedNanos < HELD_NANOS_LEAST;
+            boolean atOnce = heldNanos > 0
+                    && (nowNanos - changedNanos < HELD_NANOS_LEAST || nrSinceChange < NR_AT_ONCE);
             heldNanos = atOnce ? Math.min(2 * heldNanos, HELD_NANOS_MOST) : HELD_NANOS_LEAST;
             change(true, nowNanos);
         }
@@ -43,6 +50,7 @@ final class Hold {
     private void change(boolean toHeld, long nowNanos) {
         held = toHeld;
         changedNanos = nowNanos;
+        nrSinceChange = 0;
         excess = 0;
     }
 }

@@ -35,6 +35,9 @@ public final class Target implements Policy {
     private static final long KEEPS_NANOS = 30_000_000_000L;
     /** Others that have so many times what the kernel would give them may have no need to be held. */
     private static final double SHARE_OF_SLACK = 2;
+    /** One request that does not end for so long, and for so many targets, misses its own, and once more after twice that. */
+    private static final long STUCK_NANOS = 1_000_000_000;
+    private static final int STUCK_TARGETS = 10;
     /** Whoever comes so often is not away in between. */
     private static final long PRESENT_NANOS = 200_000_000;
     /** A p95 so far above the target misses it. Whoever does for so long, while the others have next to nothing, cannot be helped. */
@@ -79,8 +82,12 @@ public final class Target implements Policy {
     /** Whether others were here since the last step, and waited: else their share says nothing. */
     private boolean wasInCompany;
     private boolean wasWanted;
-    /** Since when the protected class has been here without any of it ending. */
+    /** Since when the protected class has been here at each tick without any of it ending, and how often that was held against it. */
     private long stuckSinceNanos;
+    private boolean wasHere;
+    private int nrStuck;
+    /** Of all who are here, smoothed: what others would have of the CPUs if all of them ran in turn. */
+    private double partOfOthers;
     /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
     private long presentUntilNanos = Long.MIN_VALUE;
     private long nrAtTick;
@@ -158,13 +165,18 @@ public final class Target implements Policy {
         RunQueue own = find(all, protectedClass);
         RunQueue loading = loadClass == null ? null : find(all, loadClass);
         boolean isFirst = steppedNanos == Long.MIN_VALUE;
-        if (loading != null && !isFirst) {
-            load += (1 - Math.exp((tickedNanos - nowNanos) / LOAD_NANOS)) * (loading.nrPresent() - load);
+        double ofNow = isFirst ? 0 : 1 - Math.exp((tickedNanos - nowNanos) / LOAD_NANOS);
+        if (loading != null) {
+            load += ofNow * (loading.nrPresent() - load);
         }
+        partOfOthers += ofNow * (partOfOthers(all, own) - partOfOthers);
         tickedNanos = nowNanos;
-        if (own == null || own.nrPresent() == 0 || own.latencies().nr() != nrAtTick) {
+        boolean isHere = own != null && own.isHere();
+        if (!isHere || !wasHere || own.latencies().nr() != nrAtTick) {
             stuckSinceNanos = nowNanos;
+            nrStuck = 0;
         }
+        wasHere = isHere;
         if (own != null && (own.nrPresent() > 0 || own.latencies().nr() != nrAtTick)) {
             presentUntilNanos = nowNanos + PRESENT_NANOS;
             nrAtTick = own.latencies().nr();
@@ -215,7 +227,8 @@ public final class Target implements Policy {
     private void restart(RunQueue own, long nowNanos) {
         steppedNanos = nowNanos;
         lookedNanos = nowNanos;
-        wasFree = own.isFree();
+        // Until a tick sees that it is not.
+        wasFree = true;
         wasInCompany = false;
         wasWanted = false;
         nrAtStep = own.latencies().nr();
@@ -223,21 +236,21 @@ public final class Target implements Policy {
 
     private void step(List<RunQueue> all, RunQueue own, long nowNanos) {
         // Else a class that is shut out looks well.
-        long lateNanos = lateNanos(own, nowNanos);
-        long latencyNanos = Math.max(p95(own).orElse(0), lateNanos);
+        long latencyNanos = Math.max(p95(own).orElse(0), lateNanos(own, nowNanos));
         if (latencyNanos == 0) {
             if (nowNanos - presentUntilNanos >= OUT_OF_REACH_NANOS) {
                 misses(false, nowNanos);
+                hold.tryWithout(nowNanos);
             }
             return;
         }
-        boolean othersHaveLeast = othersShare <= SHARE_MIN || !wasInCompany;
+        boolean othersHaveLeast = !wasInCompany || !wasFree && othersShare <= SHARE_MIN;
         misses(othersHaveLeast && latencyNanos > MISSES_ABOVE * targetNanos, nowNanos);
         if (wasFree) {
-            hold.look(own.latencies().nr() - nrAtStep, lateNanos > 0 ? 1 : missedPart(own), nowNanos);
+            lookWithout(own, nowNanos);
             return;
         }
-        if (!wasInCompany || !wasWanted || othersShare > SHARE_OF_SLACK * partOfOthers(all, own)) {
+        if (!wasWanted || othersShare >= SHARE_MAX || othersShare > SHARE_OF_SLACK * partOfOthers) {
             hold.tryWithout(nowNanos);
         }
         if (wasInCompany) {
@@ -245,14 +258,31 @@ public final class Target implements Policy {
         }
     }
 
+    /** How the target was met since the last step, while nobody was held. */
+    private void lookWithout(RunQueue own, long nowNanos) {
+        long nrEnded = own.latencies().nr() - nrAtStep;
+        if (nrEnded > 0) {
+            hold.look(nrEnded, missedPart(own), nowNanos);
+        }
+        long lostNanos = Math.max(STUCK_NANOS, STUCK_TARGETS * targetNanos);
+        if (nrStuck < 2 && nowNanos - stuckSinceNanos > (nrStuck + 1) * lostNanos) {
+            hold.look(0, 1, nowNanos);
+            nrStuck++;
+        }
+    }
+
     private double missedPart(RunQueue own) {
         return own.latencies().partAbove(targetNanos, nrAtStep);
     }
 
-    /** Of all who are here: what others would have of the CPUs if all of them ran in turn. */
     private static double partOfOthers(List<RunQueue> all, RunQueue own) {
-        int nrAll = all.stream().mapToInt(RunQueue::nrPresent).sum();
-        return nrAll == 0 ? 0 : 1 - (double) own.nrPresent() / nrAll;
+        int nrAll = 0;
+        int nrOthers = 0;
+        for (RunQueue queue : all) {
+            nrAll += queue.nrHere();
+            nrOthers += queue == own ? 0 : queue.nrHere();
+        }
+        return nrAll == 0 ? 0 : (double) nrOthers / nrAll;
     }
 
     private static boolean isWanted(List<RunQueue> all, RunQueue own) {

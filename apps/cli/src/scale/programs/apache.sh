@@ -1,0 +1,45 @@
+# Apache: one file of 300 bytes, and a new connection for each request, as in the study. Threads and processes as Debian has them.
+prepare() {
+    need apache2 apache2-bin
+    need ab apache2-utils
+    modules=/usr/lib/apache2/modules
+    [ -d "$modules" ] || refuse "Apache's modules are not in $modules: apt-get install --no-install-recommends apache2-bin"
+    mkdir -p "$PLACE/root"
+    head -c 300 /dev/zero | tr '\0' q >"$PLACE/root/file"
+    cat >"$PLACE/apache.conf" <<END
+ServerName localhost
+ServerRoot $PLACE
+Listen 127.0.0.1:$PORT
+PidFile $PLACE/apache.pid
+DefaultRuntimeDir $PLACE
+ErrorLog $PLACE/error.log
+LoadModule mpm_event_module $modules/mod_mpm_event.so
+LoadModule authz_core_module $modules/mod_authz_core.so
+DocumentRoot $PLACE/root
+ServerLimit 16
+ThreadsPerChild 25
+MaxRequestWorkers 400
+END
+    hand_over
+}
+
+serve() {
+    become apache2 -f "$PLACE/apache.conf" -DFOREGROUND
+}
+
+load() {
+    each=10000
+    processes=$(nproc)
+    for at in $(seq "$processes"); do
+        ab -q -n "$each" -c 32 "http://127.0.0.1:$PORT/file" >"$PLACE/said.$at" 2>&1 &
+    done
+    wait
+    for at in $(seq "$processes"); do
+        grep -q "Failed requests: *0" "$PLACE/said.$at" || { tail -n 1 "$PLACE/said.$at" >&2; return 1; }
+    done
+    cat "$PLACE"/said.* | awk '/^Complete requests:/ { done += $3 } END { print "work", done }'
+}
+
+check() {
+    expect qqqqq python3 -c "import urllib.request as r; print(r.urlopen('http://127.0.0.1:$PORT/file').read())"
+}

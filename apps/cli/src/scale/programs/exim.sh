@@ -1,0 +1,107 @@
+# Exim: a mail server that has a process for each connection and for each message that it delivers. Twenty bytes to a user of its own,
+# ten such messages on each connection, as in the study, whose limits were the kernel's: mounts, directories, processes.
+prepare() {
+    need exim4 exim4-daemon-light
+    need python3 python3
+    mkdir -p "$PLACE/spool" "$PLACE/mail" "$PLACE/log"
+    for user in $(seq 0 99); do echo "user$user: user$user"; done >"$PLACE/users"
+    cat >"$PLACE/exim.conf" <<END
+exim_user = $owner
+exim_group = $(as_owner id -gn)
+primary_hostname = localhost
+spool_directory = $PLACE/spool
+split_spool_directory = true
+log_file_path = $PLACE/log/%slog
+pid_file_path = $PLACE/exim.pid
+deliver_drop_privilege = true
+local_interfaces = 127.0.0.1
+daemon_smtp_ports = $PORT
+smtp_accept_max = 0
+smtp_accept_queue_per_connection = 0
+tls_advertise_hosts =
+acl_smtp_rcpt = all
+
+begin acl
+all:
+  accept
+
+begin routers
+own:
+  driver = accept
+  local_parts = lsearch;$PLACE/users
+  transport = file
+
+begin transports
+file:
+  driver = appendfile
+  file = $PLACE/mail/\$local_part_data
+END
+    cat >"$PLACE/send.py" <<'END'
+import os, socket, sys
+
+port, processes, connections = (int(word) for word in sys.argv[1:4])
+
+
+def send(sender):
+    for at in range(connections):
+        with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rwb") as mail:
+            def say(line, answer):
+                mail.write(line)
+                mail.flush()
+                told = mail.readline()
+                while told[3:4] == b"-":
+                    told = mail.readline()
+                if not told.startswith(answer):
+                    sys.exit(f"{line!r} is answered {told!r}")
+
+            say(b"", b"220")
+            say(b"EHLO localhost\r\n", b"250")
+            for message in range(10):
+                user = b"user%d" % ((sender * connections + at) % 100)
+                say(b"MAIL FROM:<quartier@localhost>\r\n", b"250")
+                say(b"RCPT TO:<%s@localhost>\r\n" % user, b"250")
+                say(b"DATA\r\n", b"354")
+                say(b"\r\ntwenty bytes or so\r\n.\r\n", b"250")
+            say(b"QUIT\r\n", b"221")
+
+
+children = []
+for sender in range(processes):
+    child = os.fork()
+    if child == 0:
+        send(sender)
+        os._exit(0)
+    children.append(child)
+if any(os.waitpid(child, 0)[1] for child in children):
+    sys.exit("a sender has failed")
+END
+    hand_over
+}
+
+serve() {
+    become exim4 -C "$PLACE/exim.conf" -bdf -q30m
+}
+
+delivered() {
+    cat "$PLACE"/mail/* 2>/dev/null | grep -c "^twenty bytes" || :
+}
+
+load() {
+    before=$(delivered)
+    processes=$((4 * $(nproc)))
+    python3 "$PLACE/send.py" "$PORT" "$processes" 10
+    # What is accepted is delivered afterwards.
+    wanted=$((before + processes * 100))
+    for turn in $(seq 600); do
+        [ "$(delivered)" -lt "$wanted" ] || break
+        [ "$turn" -lt 600 ] || refuse "of $((wanted - before)) messages some were not delivered within 30 s"
+        sleep 0.05
+    done
+    echo "work $((wanted - before))"
+}
+
+check() {
+    python3 "$PLACE/send.py" "$PORT" 1 1
+    sleep 1
+    expect "twenty bytes" cat "$PLACE/mail/user0"
+}

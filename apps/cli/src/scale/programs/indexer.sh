@@ -1,0 +1,30 @@
+# A file indexer (the study's was Psearchy's pedsort): texts are shared out among processes, one for each CPU, of which each makes an index of
+# its own; at the end these become one.
+NR_PARTS=64
+
+prepare() {
+    need omindex xapian-omega
+    need xapian-compact xapian-tools
+    mkdir -p "$PLACE/text"
+    words >"$PLACE/words"
+    for part in $(seq "$NR_PARTS"); do
+        mkdir "$PLACE/text/$part"
+        text 40 "$part" <"$PLACE/words" | split --lines=40 --additional-suffix=.txt - "$PLACE/text/$part/"
+    done
+    hand_over
+}
+
+job() {
+    rm -rf "$PLACE/index"
+    as_owner mkdir "$PLACE/index"
+    seq "$NR_PARTS" | as_owner xargs -P "$QUARTIER_CPUS" -I '{}' \
+        omindex --db "$PLACE/index/{}" --url "/{}" --no-delete "$PLACE/text/{}" >"$PLACE/said" 2>&1 ||
+        { tail -n 1 "$PLACE/said" >&2; return 1; }
+    as_owner xapian-compact "$PLACE"/index/[0-9]* "$PLACE/index/all" >"$PLACE/said" 2>&1 || { tail -n 1 "$PLACE/said" >&2; return 1; }
+    echo "work $NR_PARTS"
+}
+
+check() {
+    nr=$(find "$PLACE/text" -name '*.txt' | wc -l)
+    expect "number of documents = $nr" xapian-delve "$PLACE/index/all"
+}

@@ -1,0 +1,40 @@
+# PostgreSQL: a table in memory, and one row by its key for each query. (The study had ten million rows; here is one, so that a run
+# does not last for its preparation.)
+prepare() {
+    for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
+    need postgres postgresql
+    need pgbench postgresql-contrib
+    hand_over
+    as_owner initdb --no-sync --auth=trust --username=quartier --pgdata="$PLACE/data" >"$PLACE/said" 2>&1 ||
+        refuse "no database could be made: $(tail -n 1 "$PLACE/said")"
+    cat >>"$PLACE/data/postgresql.conf" <<END
+listen_addresses = '127.0.0.1'
+port = $PORT
+unix_socket_directories = '$PLACE'
+max_connections = 600
+shared_buffers = 256MB
+fsync = off
+autovacuum = off
+END
+    as_owner pg_ctl --silent --wait --pgdata="$PLACE/data" --log="$PLACE/log" start </dev/null
+    as_owner pgbench --initialize --quiet --scale=10 --host="$PLACE" --port="$PORT" --username=quartier postgres >"$PLACE/said" 2>&1 ||
+        refuse "the table could not be filled: $(tail -n 1 "$PLACE/said")"
+    as_owner pg_ctl --silent --wait --pgdata="$PLACE/data" stop </dev/null
+}
+
+serve() {
+    for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
+    become postgres -D "$PLACE/data"
+}
+
+load() {
+    threads=$(nproc)
+    pgbench --select-only --no-vacuum --protocol=prepared --jobs="$threads" --client=$((threads * 8)) --transactions=2000 \
+        --host="$PLACE" --port="$PORT" --username=quartier postgres >"$PLACE/said" 2>&1 || { tail -n 1 "$PLACE/said" >&2; return 1; }
+    sed -n 's/^number of transactions actually processed: \([0-9]*\).*/work \1/p' "$PLACE/said"
+}
+
+check() {
+    expect 1000000 psql --host="$PLACE" --port="$PORT" --username=quartier --no-align --tuples-only \
+        --command "select count(*) from pgbench_accounts" postgres
+}

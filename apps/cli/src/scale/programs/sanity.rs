@@ -1,0 +1,140 @@
+//! Each program once: whether it runs here, and what it answers is right.
+
+use std::fmt::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::{METRIC, Prepared, Program};
+use crate::scale::metric::Metric;
+use crate::scale::serve::{end, interrupted};
+
+/// A server answers rightly within this time, or is none.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const ASKED_EVERY: Duration = Duration::from_millis(200);
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub struct Tried {
+    pub program: Program,
+    /// None: it could not be run, or did wrong.
+    pub done: Option<Done>,
+    /// One sentence.
+    pub refused: Option<String>,
+}
+
+/// So much work.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Done {
+    pub units: f64,
+    pub unit: &'static str,
+    pub seconds: f64,
+}
+
+impl Tried {
+    pub fn of(program: Program, nr_cpus: usize) -> Self {
+        let done = Prepared::new(program)
+            .map_err(|why| format!("{why:#}"))
+            .and_then(|prepared| prepared.try_once(nr_cpus));
+        match done {
+            Ok(done) => Self { program, done: Some(done), refused: None },
+            Err(why) => Self { program, done: None, refused: Some(why) },
+        }
+    }
+}
+
+impl Prepared {
+    /// Runs it once on all CPUs, and looks whether what it does is right.
+    pub fn try_once(&self, nr_cpus: usize) -> Result<Done, String> {
+        if !self.program.is_server() {
+            let done = self.timed("job", nr_cpus)?;
+            self.does("check", nr_cpus)?;
+            return Ok(done);
+        }
+        let interrupted = interrupted()?;
+        let mut command = self.command("serve", nr_cpus);
+        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server =
+            command.spawn().map_err(|error| format!("could not be started: {error}"))?;
+        let done = self.answers(&mut server, nr_cpus).and_then(|()| self.timed("load", nr_cpus));
+        let ended = end(&mut server);
+        if let signal @ 1.. = interrupted.load(Ordering::Relaxed) {
+            let _ = emulate_default_handler(signal as i32);
+        }
+        ended?;
+        done
+    }
+
+    fn answers(&self, server: &mut Child, nr_cpus: usize) -> Result<(), String> {
+        let began = Instant::now();
+        while let Err(why) = self.does("check", nr_cpus) {
+            if let Ok(Some(status)) = server.try_wait() {
+                return Err(format!("it ended before it answered ({status})"));
+            }
+            if began.elapsed() > READY_WITHIN || interrupted()?.load(Ordering::Relaxed) > 0 {
+                return Err(why);
+            }
+            std::thread::sleep(ASKED_EVERY);
+        }
+        Ok(())
+    }
+
+    fn timed(&self, action: &str, nr_cpus: usize) -> Result<Done, String> {
+        let began = Instant::now();
+        let printed = self.does(action, nr_cpus)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let metric = Metric::count(METRIC).map_err(|error| error.to_string())?;
+        Ok(Done { units: metric.units(&printed, seconds)?, unit: self.program.unit(), seconds })
+    }
+}
+
+/// For people.
+pub fn text(all: &[Tried]) -> String {
+    let mut text = String::from("program           work                    s\n");
+    for tried in all {
+        let word = tried.program.word();
+        let _ = match (&tried.done, &tried.refused) {
+            (Some(Done { units, unit, seconds }), _) => {
+                writeln!(text, "{word:<12}{units:>10} {unit:<10}{seconds:>10.2}  right")
+            }
+            (None, why) => writeln!(
+                text,
+                "{word:<12}{:>10} {:<10}{:>10}  {}",
+                "-",
+                "",
+                "-",
+                why.as_deref().unwrap_or("?")
+            ),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_run_has_no_numbers() {
+        let done = Done { units: 800.0, unit: "messages", seconds: 1.234 };
+        let all = [
+            Tried { program: Program::Exim, done: Some(done), refused: None },
+            Tried {
+                program: Program::Apache,
+                done: None,
+                refused: Some("it is not here".to_owned()),
+            },
+        ];
+        let text = text(&all);
+        let words: Vec<Vec<_>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[1], ["exim", "800", "messages", "1.23", "right"]);
+        assert_eq!(words[2], ["apache", "-", "-", "it", "is", "not", "here"]);
+        let json = serde_json::to_value(&all[1]).unwrap();
+        assert_eq!((&json["program"], json["done"].is_null()), (&"apache".into(), true));
+    }
+}

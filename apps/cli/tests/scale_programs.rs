@@ -1,0 +1,77 @@
+//! The study's programs, those that are on this machine: each starts, does right, and is gone afterwards with all that it left.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Output};
+
+use common::quartier;
+use serde_json::Value;
+
+fn scale(options: &[&str]) -> Output {
+    Command::new(quartier()).arg("scale").args(options).output().unwrap()
+}
+
+/// What their folders are called, in memory or where temporary files are.
+fn folders() -> Vec<String> {
+    let of = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten();
+    let temporary = std::env::temp_dir();
+    of("/dev/shm")
+        .chain(of(temporary.to_str().unwrap()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with("quartier-"))
+        .collect()
+}
+
+#[test]
+fn those_that_are_here_do_right_and_leave_nothing() {
+    let before = folders();
+    let output = scale(&["--sanity", "--json", "-"]);
+    let tried: Vec<Value> = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(tried.len(), 7);
+    for one in &tried {
+        println!("{one}");
+        match one["refused"].as_str() {
+            // Of those that are missing it is said how they come.
+            Some(why) => assert!(why.contains("is not here: apt-get install"), "{why}"),
+            None => assert!(one["done"]["units"].as_f64().unwrap() > 0.0, "{one}"),
+        }
+    }
+    // What builds this is what these two need.
+    for needed in ["gmake", "mapreduce"] {
+        let one = tried.iter().find(|one| one["program"] == needed).unwrap();
+        assert!(one["refused"].is_null(), "{one}");
+    }
+    let all_right = tried.iter().all(|one| one["refused"].is_null());
+    assert_eq!(output.status.code(), Some(if all_right { 0 } else { 1 }));
+    assert_eq!(folders(), before);
+}
+
+#[test]
+fn one_of_them_is_measured() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        println!("skipped: one CPU");
+        return;
+    }
+    let output = scale(&[
+        "--program",
+        "mapreduce",
+        "--cpus",
+        "1,2",
+        "--repeat",
+        "1",
+        "--no-profile",
+        "--json",
+        "-",
+    ]);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let points = report["study"]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2);
+    for point in points {
+        assert_eq!(point["runs"][0]["units"], 64.0, "{point}");
+    }
+    let both = scale(&["--program", "gmake", "--metric", "(x)"]);
+    assert_eq!(both.status.code(), Some(2));
+}
