@@ -31,7 +31,7 @@ load() {
     each=10000
     processes=$(nproc)
     for at in $(seq "$processes"); do
-        ab -q -n "$each" -c 32 "http://127.0.0.1:$PORT/file" >"$PLACE/said.$at" 2>&1 &
+        ab -q -n "$each" -c 32 "http://$HOST:$PORT/file" >"$PLACE/said.$at" 2>&1 &
     done
     wait
     for at in $(seq "$processes"); do
@@ -41,5 +41,5 @@ load() {
 }
 
 check() {
-    expect qqqqq python3 -c "import urllib.request as r; print(r.urlopen('http://127.0.0.1:$PORT/file').read())"
+    expect qqqqq python3 -c "import urllib.request as r; print(r.urlopen('http://$HOST:$PORT/file').read())"
 }

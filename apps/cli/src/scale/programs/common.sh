@@ -7,6 +7,7 @@
 # What cannot be is one sentence on standard error, and status 3.
 set -eu
 export LC_ALL=C
+HOST=127.0.0.1
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 refuse() {

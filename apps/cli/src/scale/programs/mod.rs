@@ -145,10 +145,10 @@ fn place() -> anyhow::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("quartier-");
     let in_memory = Path::new(IN_MEMORY);
-    if has_room(in_memory) {
-        if let Ok(place) = builder.tempdir_in(in_memory) {
-            return Ok(place);
-        }
+    if has_room(in_memory)
+        && let Ok(place) = builder.tempdir_in(in_memory)
+    {
+        return Ok(place);
     }
     crate::say::sentence(&format!(
         "{IN_MEMORY} has no GiB free, so files are on a disk, which may be what is measured"

@@ -299,6 +299,21 @@ class PolicyTest {
         }
     }
 
+    /** One light request of 2 ms among 20 heavy ones that the kernel would let take turns with it. */
+    @Test
+    void fewThatManyWouldCrowdOutAreSeldomLeftToThem() {
+        Simulation simulation = simulation(() -> Target.protect("light", 12 * MS), classFor("light"), classFor("heavy"))
+                .clients(20, "heavy", 40 * MS)
+                .clients(1, "light", 2 * MS);
+        long freeNanos = 0;
+        for (long nanos = 0; nanos < 600 * S; nanos += 100 * MS) {
+            simulation.run(100 * MS);
+            freeNanos += simulation.report("heavy").isFree() ? 100 * MS : 0;
+        }
+        assertTrue(freeNanos < 0.02 * 600 * S, freeNanos / MS + " ms");
+        assertBelow(12, simulation.p95Millis("light"));
+    }
+
     @Test
     void whereTheProtectedAreGoneItIsTriedWithoutHoldingAnybody() {
         Simulation simulation = overload(() -> Target.protect("light", 100 * MS), classFor("light"), classFor("heavy")).run(10 * S);

@@ -240,7 +240,7 @@ public final class Target implements Policy {
         if (latencyNanos == 0) {
             if (nowNanos - presentUntilNanos >= OUT_OF_REACH_NANOS) {
                 misses(false, nowNanos);
-                hold.tryWithout(nowNanos);
+                hold.tryWithout(false, nowNanos);
             }
             return;
         }
@@ -250,8 +250,9 @@ public final class Target implements Policy {
             lookWithout(own, nowNanos);
             return;
         }
-        if (!wasWanted || othersShare >= SHARE_MAX || othersShare > SHARE_OF_SLACK * partOfOthers) {
-            hold.tryWithout(nowNanos);
+        boolean hasSlack = !wasWanted || othersShare > SHARE_OF_SLACK * partOfOthers;
+        if (hasSlack || othersShare >= SHARE_MAX) {
+            hold.tryWithout(!hasSlack, nowNanos);
         }
         if (wasInCompany) {
             share(all, own, latencyNanos);
