@@ -45,8 +45,12 @@ public interface Policy {
         return 16 * nrPermits;
     }
 
-    /** Whether everybody may run as they like, because all is well without us. */
-    default boolean holdsNobody() {
+    /**
+     * Whether everybody may run as they like, because all is well without us.
+     *
+     * @param nrPermits that there would be
+     */
+    default boolean holdsNobody(int nrPermits) {
         return false;
     }
 

@@ -33,6 +33,12 @@ public final class Target implements Policy {
      */
     private static final double SHARE_OF_STUBBORN = 0.1;
     private static final long KEEPS_NANOS = 30_000_000_000L;
+    /**
+     * With more jobs for each permit here, requests wait for a CPU for long before their entry, and that can only be guessed: nobody knows
+     * any more whether a target is met.
+     */
+    private static final int CROWD_PERMITS = 4;
+    private static final long CROWD_NANOS = 10_000_000_000L;
     /** Others that have so many times what the kernel would give them may have no need to be held. */
     private static final double SHARE_OF_SLACK = 2;
     /** One request that does not end for so long, and for so many targets, misses its own, and once more after twice that. */
@@ -88,6 +94,10 @@ public final class Target implements Policy {
     private int nrStuck;
     /** Of all who are here, smoothed: what others would have of the CPUs if all of them ran in turn. */
     private double partOfOthers;
+    /** And how many these are. */
+    private double nrHere;
+    private int crowdMax = Integer.MAX_VALUE;
+    private long crowdUntilNanos = Long.MIN_VALUE;
     /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
     private long presentUntilNanos = Long.MIN_VALUE;
     private long nrAtTick;
@@ -129,8 +139,9 @@ public final class Target implements Policy {
 
     /** Where the target is met without us, nobody pays. On a curve a class may have to be slower than it would be, so that others are faster. */
     @Override
-    public boolean holdsNobody() {
-        return loadClass == null && !hold.isHeld();
+    public boolean holdsNobody(int nrPermits) {
+        crowdMax = CROWD_PERMITS * nrPermits;
+        return loadClass == null && !hold.isHeld() && tickedNanos >= crowdUntilNanos;
     }
 
     /** Whoever is protected pays for nobody, as long as the target is met without us too. All others are there to be overtaken at once. */
@@ -170,6 +181,7 @@ public final class Target implements Policy {
             load += ofNow * (loading.nrPresent() - load);
         }
         partOfOthers += ofNow * (partOfOthers(all, own) - partOfOthers);
+        nrHere += ofNow * (all.stream().mapToInt(RunQueue::nrHere).sum() - nrHere);
         tickedNanos = nowNanos;
         boolean isHere = own != null && own.isHere();
         if (!isHere || !wasHere || own.latencies().nr() != nrAtTick) {
@@ -191,6 +203,9 @@ public final class Target implements Policy {
             presentUntilNanos = Math.max(presentUntilNanos, nowNanos);
         }
         wasFree &= own.isFree();
+        if (nrHere > crowdMax) {
+            crowdUntilNanos = nowNanos + CROWD_NANOS;
+        }
         wasInCompany |= all.stream().anyMatch(queue -> queue != own && queue.isHere());
         wasWanted |= isWanted(all, own);
         if (!isEnforced) {
