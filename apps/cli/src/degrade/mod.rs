@@ -179,6 +179,13 @@ impl Process {
     fn agent(self) -> anyhow::Result<Agent> {
         Agent::of(self.pid)
     }
+
+    /// Refuses where none is active: nothing is loaded into a JVM to ask it, to switch it off or to take it out again.
+    fn active_agent(self) -> anyhow::Result<Agent> {
+        let agent = self.agent()?;
+        agent.status()?;
+        Ok(agent)
+    }
 }
 
 impl AttachArgs {
@@ -205,9 +212,7 @@ impl AttachArgs {
 impl DetachArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let pid = self.process.pid;
-        let agent = self.process.agent()?;
-        // Refuses where there is none: nothing is loaded into a JVM to take it out again.
-        agent.status()?;
+        let agent = self.process.active_agent()?;
         agent.ask("detach", ANSWER_WITHIN)?;
         print(&match self.json {
             true => {
@@ -223,9 +228,7 @@ impl DetachArgs {
 impl ModeArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let pid = self.process.pid;
-        let agent = self.process.agent()?;
-        // Refuses where there is none: nothing is loaded into a JVM to switch it off.
-        agent.status()?;
+        let agent = self.process.active_agent()?;
         let word = self.mode.to_possible_value().expect("every mode has a word");
         let said = agent.ask(&format!("mode {}", word.get_name()), ANSWER_WITHIN)?;
         print(&match self.json {
@@ -238,9 +241,7 @@ impl ModeArgs {
 
 impl PointsArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let agent = self.process.agent()?;
-        // Refuses where there is none: nothing is loaded into a JVM to ask it.
-        agent.status()?;
+        let agent = self.process.active_agent()?;
         print(&if self.json {
             let answer = agent.ask("points-json", ANSWER_WITHIN)?;
             let points: serde_json::Value = serde_json::from_str(&answer)

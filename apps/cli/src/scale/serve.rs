@@ -23,9 +23,9 @@ use signal_hook::low_level::emulate_default_handler;
 use super::measure::{self, Measured, Outcome};
 
 /// A server answers within this time, or is none.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+pub const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Between attempts.
-const ASKED_EVERY: Duration = Duration::from_millis(200);
+pub const ASKED_EVERY: Duration = Duration::from_millis(200);
 /// From being asked to end to being made to.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// A load generator that uses more of its CPUs is taken for the limit.
@@ -66,10 +66,7 @@ impl Served<'_> {
             let ended = end(&mut server.child);
             drop(server.running);
             let recording = recorder.join().map_err(|_| "could not be followed".to_owned())??;
-            // Now that the server is gone, whoever asked us to end is obeyed.
-            if let signal @ 1.. = interrupted.load(Ordering::Relaxed) {
-                let _ = emulate_default_handler(signal as i32);
-            }
+            obey(&interrupted);
             let loaded = loaded?;
             ended?;
             Ok(loaded.outcome(recording))
@@ -196,6 +193,13 @@ pub fn end(server: &mut Child) -> Result<(), String> {
     }
     let _ = kill_process_group(group, Signal::KILL);
     server.wait().map(|_| ()).map_err(|error| format!("could not be ended: {error}"))
+}
+
+/// Now that the server is gone, whoever asked us to end is obeyed.
+pub fn obey(interrupted: &AtomicUsize) {
+    if let signal @ 1.. = interrupted.load(Ordering::Relaxed) {
+        let _ = emulate_default_handler(signal as i32);
+    }
 }
 
 /// The signal that asks us to end, once one came: a server in a process group of its own does not get it.

@@ -9,7 +9,7 @@ prepare() {
     cat >"$PLACE/apache.conf" <<END
 ServerName localhost
 ServerRoot $PLACE
-Listen 127.0.0.1:$PORT
+Listen $HOST:$PORT
 PidFile $PLACE/apache.pid
 DefaultRuntimeDir $PLACE
 ErrorLog $PLACE/error.log

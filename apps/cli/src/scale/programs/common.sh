@@ -1,6 +1,6 @@
 # What the programs of the study share. Each is a script of functions, put behind this one:
 #   prepare   makes all that is needed below $PLACE, an empty folder, in memory where there is such; once
-#   serve     becomes the server, on 127.0.0.1:$PORT and $QUARTIER_CPUS CPUs
+#   serve     becomes the server, on $HOST:$PORT and $QUARTIER_CPUS CPUs
 #   load      loads it, and prints `work N`; fails as long as it does not answer
 #   job       instead of the two: does a fixed job on $QUARTIER_CPUS CPUs, and prints `work N`
 #   check     looks whether what it answers, or has done, is right
@@ -33,6 +33,11 @@ else
     become() { exec "$@"; }
     hand_over() { :; }
 fi
+
+# quietly COMMAND...: what it says is said only if it fails, and of that the end.
+quietly() {
+    "$@" >"$PLACE/said" 2>&1 || { tail -n 1 "$PLACE/said" >&2; return 1; }
+}
 
 # expect WHAT COMMAND...: the answer of the command has it.
 expect() {

@@ -14,7 +14,7 @@ split_spool_directory = true
 log_file_path = $PLACE/log/%slog
 pid_file_path = $PLACE/exim.pid
 deliver_drop_privilege = true
-local_interfaces = 127.0.0.1
+local_interfaces = $HOST
 daemon_smtp_ports = $PORT
 smtp_accept_max = 0
 smtp_accept_queue_per_connection = 0
@@ -39,12 +39,13 @@ END
     cat >"$PLACE/send.py" <<'END'
 import os, socket, sys
 
-port, processes, connections = (int(word) for word in sys.argv[1:4])
+host = sys.argv[1]
+port, processes, connections = (int(word) for word in sys.argv[2:5])
 
 
 def send(sender):
     for at in range(connections):
-        with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rwb") as mail:
+        with socket.create_connection((host, port)) as connection, connection.makefile("rwb") as mail:
             def say(line, answer):
                 mail.write(line)
                 mail.flush()
@@ -89,7 +90,7 @@ delivered() {
 load() {
     before=$(delivered)
     processes=$((4 * $(nproc)))
-    python3 "$PLACE/send.py" "$PORT" "$processes" 10
+    python3 "$PLACE/send.py" "$HOST" "$PORT" "$processes" 10
     # What is accepted is delivered afterwards.
     wanted=$((before + processes * 100))
     for turn in $(seq 600); do
@@ -101,7 +102,7 @@ load() {
 }
 
 check() {
-    python3 "$PLACE/send.py" "$PORT" 1 1
+    python3 "$PLACE/send.py" "$HOST" "$PORT" 1 1
     sleep 1
     expect "twenty bytes" cat "$PLACE/mail/user0"
 }

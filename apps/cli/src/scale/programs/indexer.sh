@@ -17,10 +17,9 @@ prepare() {
 job() {
     rm -rf "$PLACE/index"
     as_owner mkdir "$PLACE/index"
-    seq "$NR_PARTS" | as_owner xargs -P "$QUARTIER_CPUS" -I '{}' \
-        omindex --db "$PLACE/index/{}" --url "/{}" --no-delete "$PLACE/text/{}" >"$PLACE/said" 2>&1 ||
-        { tail -n 1 "$PLACE/said" >&2; return 1; }
-    as_owner xapian-compact "$PLACE"/index/[0-9]* "$PLACE/index/all" >"$PLACE/said" 2>&1 || { tail -n 1 "$PLACE/said" >&2; return 1; }
+    seq "$NR_PARTS" | quietly as_owner xargs -P "$QUARTIER_CPUS" -I '{}' \
+        omindex --db "$PLACE/index/{}" --url "/{}" --no-delete "$PLACE/text/{}"
+    quietly as_owner xapian-compact "$PLACE"/index/[0-9]* "$PLACE/index/all"
     echo "work $NR_PARTS"
 }
 

@@ -1,14 +1,15 @@
 # PostgreSQL: a table in memory, and one row by its key for each query. (The study had ten million rows; here is one, so that a run
 # does not last for its preparation.)
+for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
+
 prepare() {
-    for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
     need postgres postgresql
     need pgbench postgresql-contrib
     hand_over
     as_owner initdb --no-sync --auth=trust --username=quartier --pgdata="$PLACE/data" >"$PLACE/said" 2>&1 ||
         refuse "no database could be made: $(tail -n 1 "$PLACE/said")"
     cat >>"$PLACE/data/postgresql.conf" <<END
-listen_addresses = '127.0.0.1'
+listen_addresses = '$HOST'
 port = $PORT
 unix_socket_directories = '$PLACE'
 max_connections = 600
@@ -23,14 +24,13 @@ END
 }
 
 serve() {
-    for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
     become postgres -D "$PLACE/data"
 }
 
 load() {
     threads=$(nproc)
-    pgbench --select-only --no-vacuum --protocol=prepared --jobs="$threads" --client=$((threads * 8)) --transactions=2000 \
-        --host="$PLACE" --port="$PORT" --username=quartier postgres >"$PLACE/said" 2>&1 || { tail -n 1 "$PLACE/said" >&2; return 1; }
+    quietly pgbench --select-only --no-vacuum --protocol=prepared --jobs="$threads" --client=$((threads * 8)) --transactions=2000 \
+        --host="$PLACE" --port="$PORT" --username=quartier postgres
     sed -n 's/^number of transactions actually processed: \([0-9]*\).*/work \1/p' "$PLACE/said"
 }
 

@@ -4,18 +4,13 @@ use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
-use signal_hook::low_level::emulate_default_handler;
 
 use super::{METRIC, Prepared, Program};
 use crate::scale::metric::Metric;
-use crate::scale::serve::{end, interrupted};
-
-/// A server answers rightly within this time, or is none.
-const READY_WITHIN: Duration = Duration::from_secs(30);
-const ASKED_EVERY: Duration = Duration::from_millis(200);
+use crate::scale::serve::{ASKED_EVERY, READY_WITHIN, end, interrupted, obey};
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -62,9 +57,7 @@ impl Prepared {
             command.spawn().map_err(|error| format!("could not be started: {error}"))?;
         let done = self.answers(&mut server, nr_cpus).and_then(|()| self.timed("load", nr_cpus));
         let ended = end(&mut server);
-        if let signal @ 1.. = interrupted.load(Ordering::Relaxed) {
-            let _ = emulate_default_handler(signal as i32);
-        }
+        obey(&interrupted);
         ended?;
         done
     }
