@@ -19,6 +19,7 @@ final class DispatcherHook implements Hook {
     private final RuleWatch rules;
     private final Tasks tasks = new Tasks();
     private final Away away = new Away();
+    private final UnseenWaits unseenWaits = new UnseenWaits();
     /** Null while nobody asks why. */
     private volatile Watch watch;
 
@@ -53,6 +54,7 @@ final class DispatcherHook implements Hook {
         Request asked = server.request(request);
         rules.saw(asked);
         long kernelThread = KernelThreads.current();
+        unseenWaits.begins(dispatcher);
         Job job = noted(kernelThread, () -> dispatcher.enter(asked, kernelThread));
         if (job.state() != Job.State.DONE) {
             return new Seated(job, server, identity, isTold(job, server, request, identity));
@@ -127,6 +129,9 @@ final class DispatcherHook implements Hook {
         Tally.end();
         Seated left = (Seated) seated;
         Job job = left.job;
+        if (job.kernelThread() != 0) {
+            unseenWaits.ended();
+        }
         Watch asking = watch;
         if (asking != null) {
             asking.end(job.className());

@@ -18,7 +18,7 @@ final class Company {
 
     /** Looks who is here, to be called whenever somebody arrives. Returns whether any class has got its freedom, or lost it. */
     boolean look(List<RunQueue> queues, Settings settings, Policy policy, long nowNanos) {
-        if (policy.holdsNobody(settings.nrPermits()) && areAllUnbounded(settings)) {
+        if (policy.holdsNobody() && areAllUnbounded(settings)) {
             last = null;
             return setFree(queues, true, null, nowNanos);
         }

@@ -218,6 +218,14 @@ public final class Dispatcher {
         return locked(scheduler::settings);
     }
 
+    /** A thread has waited so long for CPUs between two requests, as the kernel says. To be told of some of them. */
+    public void hasWaited(long nanos) {
+        locked(() -> {
+            scheduler.hasWaited(nanos, clock.getAsLong());
+            return null;
+        });
+    }
+
     /** What a request waits on average before it is seen, by how late threads were in the last second. */
     public long unseenWaitNanos() {
         return locked(() -> scheduler.unseenWaitNanos(clock.getAsLong()));

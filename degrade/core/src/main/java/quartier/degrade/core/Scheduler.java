@@ -428,7 +428,7 @@ public final class Scheduler {
 
     /** Looks after everything that does not come by itself. To be called {@link #tickNanos} after the last time. */
     public void tick(long nowNanos, Probe probe) {
-        wakeUps.add(probe.lateNanos(), nowNanos);
+        wakeUps.addLate(probe.lateNanos(), nowNanos);
         lookAfter(running, nowNanos);
         lookAfter(loose, nowNanos);
         policy.tick(queues, nowNanos, enforcing());
@@ -608,6 +608,11 @@ public final class Scheduler {
 
     List<RunQueue> queues() {
         return queues;
+    }
+
+    /** A thread has waited so long for CPUs between two requests. */
+    public void hasWaited(long nanos, long nowNanos) {
+        wakeUps.addWaited(nanos, nowNanos);
     }
 
     long unseenWaitNanos(long nowNanos) {

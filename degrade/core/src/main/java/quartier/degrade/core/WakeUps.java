@@ -2,76 +2,99 @@ package quartier.degrade.core;
 
 /**
  * What a request waits for CPUs before the server's entry. The agent sees nothing of it: first the thread that looks after connections
- * has to wake up, then the one that serves. How late a woken thread runs on this machine now, the controller knows of itself.
- * Under the dispatcher's lock.
+ * has to wake up, then the one that serves. How late the first one is, is guessed: as late as the controller, which sleeps as much. The
+ * second one has used its CPU time, so the kernel may let it wait far longer; some of these count how long. Under the dispatcher's lock.
  */
 final class WakeUps {
-    private static final int KEPT = 64;
-    /** In Tomcat, Jetty and the JDK's server. */
-    private static final int NR_BEFORE_ENTRY = 2;
     /** So that two in a row are no neighbours in time; it has no factor in common with those kept. */
     private static final int STRIDE = 27;
-
     /** Whoever is later did not wait for a CPU: all have stood still, or the clock has jumped. */
     private static final long LATE_MAX_NANOS = Dispatcher.PULSE_MAX_NANOS;
-    /** What is longer ago was of another time. */
-    private static final long RECENT_NANOS = 1_000_000_000;
 
-    private final long[] lateNanos = new long[KEPT];
-    private final long[] addedNanos = new long[KEPT];
-    private int oldest;
-    private int nr;
-    private int at;
-    /** Timers are a little late in any case. */
-    private long leastNanos;
+    private final Recent late = new Recent();
+    private final Recent waited = new Recent();
 
-    void add(long nanos, long nowNanos) {
-        if (nanos < 0 || nanos > LATE_MAX_NANOS) {
-            return;
+    /** The latest of some measured durations. */
+    private static final class Recent {
+        private static final int KEPT = 64;
+        /** What is longer ago was of another time. */
+        private static final long RECENT_NANOS = 1_000_000_000;
+
+        private final long[] nanos = new long[KEPT];
+        private final long[] addedNanos = new long[KEPT];
+        private int oldest;
+        private int nr;
+        private int at;
+
+        void add(long newNanos, long nowNanos) {
+            while (nr == KEPT || nr > 0 && nowNanos - addedNanos[oldest] > RECENT_NANOS) {
+                oldest = (oldest + 1) % KEPT;
+                nr--;
+            }
+            int newest = (oldest + nr++) % KEPT;
+            nanos[newest] = newNanos;
+            addedNanos[newest] = nowNanos;
         }
-        while (nr == KEPT || nr > 0 && nowNanos - addedNanos[oldest] > RECENT_NANOS) {
-            oldest = (oldest + 1) % KEPT;
-            nr--;
-        }
-        int newest = (oldest + nr++) % KEPT;
-        lateNanos[newest] = nanos;
-        addedNanos[newest] = nowNanos;
-        leastNanos = Long.MAX_VALUE;
-        for (int kept = 0; kept < nr; kept++) {
-            leastNanos = Math.min(leastNanos, late(kept));
-        }
-    }
 
-    private long late(int kept) {
-        return lateNanos[(oldest + kept) % KEPT];
-    }
-
-    private boolean isKnown(long nowNanos) {
-        return nr > 0 && nowNanos - addedNanos[(oldest + nr - 1) % KEPT] <= RECENT_NANOS;
-    }
-
-    /** As long as one request may have waited: of late, so many threads, each as late as some were. */
-    long beforeEntryNanos(long nowNanos) {
-        if (!isKnown(nowNanos)) {
-            return 0;
+        boolean isKnown(long nowNanos) {
+            return nr > 0 && nowNanos - addedNanos[(oldest + nr - 1) % KEPT] <= RECENT_NANOS;
         }
-        long nanos = 0;
-        for (int wakeUp = 0; wakeUp < NR_BEFORE_ENTRY; wakeUp++) {
+
+        private long kept(int number) {
+            return nanos[(oldest + number) % KEPT];
+        }
+
+        /** One of them, another one each time. */
+        long next() {
             at = (at + STRIDE) % KEPT;
-            nanos += late(at % nr) - leastNanos;
+            return kept(at % nr);
         }
-        return nanos;
+
+        long least() {
+            long least = Long.MAX_VALUE;
+            for (int number = 0; number < nr; number++) {
+                least = Math.min(least, kept(number));
+            }
+            return least;
+        }
+
+        long mean() {
+            long sum = 0;
+            for (int number = 0; number < nr; number++) {
+                sum += kept(number);
+            }
+            return sum / nr;
+        }
+    }
+
+    /** How late the controller was. */
+    void addLate(long nanos, long nowNanos) {
+        if (nanos >= 0 && nanos <= LATE_MAX_NANOS) {
+            late.add(nanos, nowNanos);
+        }
+    }
+
+    /** How long a thread waited for CPUs between two requests. */
+    void addWaited(long nanos, long nowNanos) {
+        if (nanos >= 0) {
+            waited.add(nanos, nowNanos);
+        }
+    }
+
+    /** As long as one request may have waited: of late, so many threads, each as long as some did. */
+    long beforeEntryNanos(long nowNanos) {
+        if (!late.isKnown(nowNanos)) {
+            return waited.isKnown(nowNanos) ? waited.next() : 0;
+        }
+        // Timers are a little late in any case.
+        long least = late.least();
+        long ofSecond = waited.isKnown(nowNanos) ? waited.next() : late.next() - least;
+        return late.next() - least + ofSecond;
     }
 
     /** How long a request waits so on average. */
     long meanBeforeEntryNanos(long nowNanos) {
-        if (!isKnown(nowNanos)) {
-            return 0;
-        }
-        long sum = 0;
-        for (int kept = 0; kept < nr; kept++) {
-            sum += late(kept) - leastNanos;
-        }
-        return NR_BEFORE_ENTRY * sum / nr;
+        long ofFirst = late.isKnown(nowNanos) ? late.mean() - late.least() : 0;
+        return ofFirst + (waited.isKnown(nowNanos) ? waited.mean() : ofFirst);
     }
 }

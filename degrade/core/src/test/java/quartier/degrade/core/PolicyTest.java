@@ -154,7 +154,7 @@ class PolicyTest {
 
     @Test
     void whatIsOnlyRehearsedSaysNothingAboutATarget() {
-        Target target = Target.protect("light", MS);
+        Target target = level("light", MS);
         double before = target.othersShare();
         Settings settings = new Settings(2, 2 * MS, S, Settings.Mode.ON, () -> target, List.of(classFor("light"), classFor("heavy")));
         Simulation simulation = new Simulation(settings.withMode(Settings.Mode.DRY_RUN))
@@ -226,14 +226,23 @@ class PolicyTest {
         assertTrue(simulation.report("heavy").isFree(), "few are here again");
     }
 
+    /** Where few requests of others are far from a target that is far away, they have what the kernel would give them. */
     @Test
-    void aCrowdIsHeldWhateverIsSeen() {
-        Simulation simulation = simulation(() -> Target.protect("light", S), classFor("light"), classFor("heavy"))
+    void whoIsProtectedIsNotSlowedDownToItsTarget() {
+        WorkClass bounded = classFor("light").withAdmission(new Admission(100, S, 503, 1));
+        Simulation simulation = simulation(() -> Target.protect("light", 10 * S), bounded, classFor("heavy"))
                 .clients(30, "light", 4 * MS)
                 .clients(5, "heavy", 40 * MS)
-                .run(S);
-        assertFalse(simulation.report("light").isFree());
-        assertFalse(simulation.run(60 * S).report("light").isFree(), "as long as it is one");
+                .run(5 * S);
+        assertFalse(simulation.report("light").isFree(), "whoever may be sent away waits");
+        simulation.takeShare("light");
+        assertEquals(30.0 / 35, simulation.run(20 * S).takeShare("light"), 0.03);
+        Simulation curve = simulation(() -> level("light", 10 * S), classFor("light"), classFor("heavy"))
+                .clients(30, "light", 4 * MS)
+                .clients(5, "heavy", 40 * MS)
+                .run(25 * S);
+        curve.takeShare("light");
+        assertBelow(0.1, curve.run(5 * S).takeShare("light"));
     }
 
     @Test

@@ -16,7 +16,7 @@ class WakeUpsTest {
     void whereNothingIsKnownNothingIsAdded() {
         WakeUps wakeUps = new WakeUps();
         assertEquals(0, wakeUps.beforeEntryNanos(1));
-        wakeUps.add(-5, 1);
+        wakeUps.addLate(-5, 1);
         assertEquals(0, wakeUps.meanBeforeEntryNanos(1), "whoever was woken was not late");
     }
 
@@ -24,7 +24,7 @@ class WakeUpsTest {
     void whatTimersTakeInAnyCaseIsNoWait() {
         WakeUps wakeUps = new WakeUps();
         for (int tick = 0; tick < 500; tick++) {
-            wakeUps.add(60_000, tick * 2 * MS);
+            wakeUps.addLate(60_000, tick * 2 * MS);
         }
         assertEquals(0, wakeUps.beforeEntryNanos(1000 * MS));
     }
@@ -39,7 +39,7 @@ class WakeUpsTest {
         long greatest = 0;
         int nr = 20_000;
         for (int tick = 0; tick < nr; tick++) {
-            wakeUps.add(random.nextLong(3 * MS), tick * 2 * MS);
+            wakeUps.addLate(random.nextLong(3 * MS), tick * 2 * MS);
             long nanos = wakeUps.beforeEntryNanos(tick * 2 * MS);
             sum += nanos;
             greatest = Math.max(greatest, nanos);
@@ -50,16 +50,32 @@ class WakeUpsTest {
     }
 
     @Test
+    void whatTheKernelHasCountedOfTheSecondIsNotGuessed() {
+        WakeUps wakeUps = new WakeUps();
+        wakeUps.addWaited(-1, 1);
+        assertEquals(0, wakeUps.meanBeforeEntryNanos(1), "no wait is shorter than none");
+        wakeUps.addWaited(30 * MS, 1);
+        assertEquals(30 * MS, wakeUps.beforeEntryNanos(1));
+        wakeUps.addLate(0, 1);
+        wakeUps.addLate(4 * MS, 1);
+        assertEquals(32 * MS, wakeUps.meanBeforeEntryNanos(1));
+        assertEquals(34 * MS, Math.max(wakeUps.beforeEntryNanos(1), wakeUps.beforeEntryNanos(1)));
+        wakeUps.addLate(0, 1001 * MS);
+        wakeUps.addLate(4 * MS, 1001 * MS);
+        assertEquals(4 * MS, wakeUps.meanBeforeEntryNanos(1002 * MS), "it was of another time");
+    }
+
+    @Test
     void whatIsLongAgoOrNoWaitForCpusDoesNotCount() {
         WakeUps wakeUps = new WakeUps();
-        wakeUps.add(0, 1);
-        wakeUps.add(9 * MS, 2);
-        wakeUps.add(10_000 * MS, 3);
+        wakeUps.addLate(0, 1);
+        wakeUps.addLate(9 * MS, 2);
+        wakeUps.addLate(10_000 * MS, 3);
         assertEquals(9 * MS, wakeUps.meanBeforeEntryNanos(900 * MS), "whoever stops the JVM is not its load");
         assertEquals(0, wakeUps.meanBeforeEntryNanos(1100 * MS));
         // At rest it is looked ten times a second.
         for (int look = 0; look < 10; look++) {
-            wakeUps.add(0, (1100 + look * 100) * MS);
+            wakeUps.addLate(0, (1100 + look * 100) * MS);
         }
         assertEquals(0, wakeUps.meanBeforeEntryNanos(2100 * MS));
         assertEquals(0, wakeUps.beforeEntryNanos(2100 * MS));

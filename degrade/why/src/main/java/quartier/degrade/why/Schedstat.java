@@ -12,12 +12,12 @@ import java.nio.charset.StandardCharsets;
  * @param waitedNanos ready to run, and another ran
  * @param nrSlices how often it was given a CPU
  */
-record Schedstat(long cpuNanos, long waitedNanos, long nrSlices) {
+public record Schedstat(long cpuNanos, long waitedNanos, long nrSlices) {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     private static final String OWN = "/proc/thread-self/schedstat";
 
     /** Of the calling thread; null where the kernel does not say. */
-    static Schedstat own() {
+    public static Schedstat own() {
         byte[] text = new byte[96];
         try (FileInputStream file = new FileInputStream(OWN)) {
             int length = file.read(text);

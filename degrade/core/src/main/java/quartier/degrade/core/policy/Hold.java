@@ -14,7 +14,6 @@ final class Hold {
     private static final long NR_MOST = 8;
     private static final long HELD_NANOS_LEAST = 30_000_000_000L;
     private static final long HELD_NANOS_MOST = 16 * HELD_NANOS_LEAST;
-    private static final int UNLIKELY_TIMES = 8;
     /** It went wrong at once if it did within the least time, or so few requests. */
     private static final long NR_AT_ONCE = 100;
 
@@ -41,13 +40,9 @@ final class Hold {
         }
     }
 
-    /**
-     * Where it might be met without holding anybody.
-     *
-     * @param unlikely nothing speaks for that, but nobody can know
-     */
-    void tryWithout(boolean unlikely, long nowNanos) {
-        if (held && nowNanos - changedNanos >= heldNanos * (unlikely ? UNLIKELY_TIMES : 1)) {
+    /** Where it might be met without holding anybody. */
+    void tryWithout(long nowNanos) {
+        if (held && nowNanos - changedNanos >= heldNanos) {
             change(false, nowNanos);
         }
     }

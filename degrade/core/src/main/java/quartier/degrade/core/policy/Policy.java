@@ -45,12 +45,8 @@ public interface Policy {
         return 16 * nrPermits;
     }
 
-    /**
-     * Whether everybody may run as they like, because all is well without us.
-     *
-     * @param nrPermits that there would be
-     */
-    default boolean holdsNobody(int nrPermits) {
+    /** Whether everybody may run as they like, because all is well without us. */
+    default boolean holdsNobody() {
         return false;
     }
 

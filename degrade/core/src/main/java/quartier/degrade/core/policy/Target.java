@@ -13,7 +13,7 @@ import quartier.degrade.core.RunQueue;
  * <p>The target is met by moving the class's own share of permit time: it rises while the class is slower than it may
  * be, and falls while it is faster. What a class has is as long as its share is small, so a step by a part of what is missing comes as
  * far at any share; a step by the others' share would overshoot where they have nearly all. Who does not use a share leaves it to the
- * rest, so nothing is wasted.
+ * rest, so nothing is wasted. Under {@code protect} the others never have more than the kernel would give so many of them.
  */
 public final class Target implements Policy {
     private static final long STEP_NANOS = 100_000_000;
@@ -33,14 +33,6 @@ public final class Target implements Policy {
      */
     private static final double SHARE_OF_STUBBORN = 0.1;
     private static final long KEEPS_NANOS = 30_000_000_000L;
-    /**
-     * With more jobs for each permit here, requests wait for a CPU for long before their entry, and that can only be guessed: nobody knows
-     * any more whether a target is met.
-     */
-    private static final int CROWD_PERMITS = 4;
-    private static final long CROWD_NANOS = 10_000_000_000L;
-    /** Others that have so many times what the kernel would give them may have no need to be held. */
-    private static final double SHARE_OF_SLACK = 2;
     /** One request that does not end for so long, and for so many targets, misses its own, and once more after twice that. */
     private static final long STUCK_NANOS = 1_000_000_000;
     private static final int STUCK_TARGETS = 10;
@@ -94,10 +86,6 @@ public final class Target implements Policy {
     private int nrStuck;
     /** Of all who are here, smoothed: what others would have of the CPUs if all of them ran in turn. */
     private double partOfOthers;
-    /** And how many these are. */
-    private double nrHere;
-    private int crowdMax = Integer.MAX_VALUE;
-    private long crowdUntilNanos = Long.MIN_VALUE;
     /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
     private long presentUntilNanos = Long.MIN_VALUE;
     private long nrAtTick;
@@ -139,9 +127,8 @@ public final class Target implements Policy {
 
     /** Where the target is met without us, nobody pays. On a curve a class may have to be slower than it would be, so that others are faster. */
     @Override
-    public boolean holdsNobody(int nrPermits) {
-        crowdMax = CROWD_PERMITS * nrPermits;
-        return loadClass == null && !hold.isHeld() && tickedNanos >= crowdUntilNanos;
+    public boolean holdsNobody() {
+        return loadClass == null && !hold.isHeld();
     }
 
     /** Whoever is protected pays for nobody, as long as the target is met without us too. All others are there to be overtaken at once. */
@@ -163,9 +150,9 @@ public final class Target implements Policy {
     @Override
     public void charge(RunQueue queue, long heldNanos) {
         if (queue.workClass().name().equals(protectedClass)) {
-            protectedNanos += heldNanos / (1 - othersShare);
+            protectedNanos += heldNanos / (1 - othersShare());
         } else {
-            othersNanos += heldNanos / othersShare;
+            othersNanos += heldNanos / othersShare();
             amongOthers.charge(queue, heldNanos);
         }
     }
@@ -176,12 +163,11 @@ public final class Target implements Policy {
         RunQueue own = find(all, protectedClass);
         RunQueue loading = loadClass == null ? null : find(all, loadClass);
         boolean isFirst = steppedNanos == Long.MIN_VALUE;
-        double ofNow = isFirst ? 0 : 1 - Math.exp((tickedNanos - nowNanos) / LOAD_NANOS);
+        double ofNow = isFirst ? 1 : 1 - Math.exp((tickedNanos - nowNanos) / LOAD_NANOS);
         if (loading != null) {
             load += ofNow * (loading.nrPresent() - load);
         }
         partOfOthers += ofNow * (partOfOthers(all, own) - partOfOthers);
-        nrHere += ofNow * (all.stream().mapToInt(RunQueue::nrHere).sum() - nrHere);
         tickedNanos = nowNanos;
         boolean isHere = own != null && own.isHere();
         if (!isHere || !wasHere || own.latencies().nr() != nrAtTick) {
@@ -203,9 +189,6 @@ public final class Target implements Policy {
             presentUntilNanos = Math.max(presentUntilNanos, nowNanos);
         }
         wasFree &= own.isFree();
-        if (nrHere > crowdMax) {
-            crowdUntilNanos = nowNanos + CROWD_NANOS;
-        }
         wasInCompany |= all.stream().anyMatch(queue -> queue != own && queue.isHere());
         wasWanted |= isWanted(all, own);
         if (!isEnforced) {
@@ -255,19 +238,18 @@ public final class Target implements Policy {
         if (latencyNanos == 0) {
             if (nowNanos - presentUntilNanos >= OUT_OF_REACH_NANOS) {
                 misses(false, nowNanos);
-                hold.tryWithout(false, nowNanos);
+                hold.tryWithout(nowNanos);
             }
             return;
         }
-        boolean othersHaveLeast = !wasInCompany || !wasFree && othersShare <= SHARE_MIN;
+        boolean othersHaveLeast = !wasInCompany || !wasFree && othersShare() <= SHARE_MIN;
         misses(othersHaveLeast && latencyNanos > MISSES_ABOVE * targetNanos, nowNanos);
         if (wasFree) {
             lookWithout(own, nowNanos);
             return;
         }
-        boolean hasSlack = !wasWanted || othersShare > SHARE_OF_SLACK * partOfOthers;
-        if (hasSlack || othersShare >= SHARE_MAX) {
-            hold.tryWithout(!hasSlack, nowNanos);
+        if (!wasWanted || othersShare >= othersMost()) {
+            hold.tryWithout(nowNanos);
         }
         if (wasInCompany) {
             share(all, own, latencyNanos);
@@ -313,13 +295,14 @@ public final class Target implements Policy {
     private void share(List<RunQueue> all, RunQueue own, long latencyNanos) {
         double factor = Math.pow(latencyNanos / (targetNanos * aimedPart), GAIN);
         boolean wanted = isWanted(all, own);
-        if (factor < 1 && !wanted) {
+        boolean othersHaveMost = othersShare >= othersMost();
+        if (factor < 1 && (!wanted || othersHaveMost)) {
             return;
         }
-        if (wanted && othersShare > SHARE_MIN && othersShare < SHARE_MAX) {
+        if (wanted && othersShare > SHARE_MIN && !othersHaveMost) {
             correct(own);
         }
-        double ownShare = (1 - othersShare) * Math.min(Math.max(factor, STEP_DOWN_MAX), STEP_UP_MAX);
+        double ownShare = (1 - othersShare()) * Math.min(Math.max(factor, STEP_DOWN_MAX), STEP_UP_MAX);
         othersShare = Math.min(Math.max(1 - ownShare, SHARE_MIN), SHARE_MAX);
         if (othersShare < SHARE_OF_STUBBORN) {
             keepsUntilNanos = tickedNanos + KEEPS_NANOS;
@@ -354,7 +337,7 @@ public final class Target implements Policy {
     @Override
     public Optional<Aim> aim() {
         boolean outOfReach = missesUntilNanos - missesSinceNanos >= OUT_OF_REACH_NANOS;
-        return Optional.of(new Aim(protectedClass, loadClass, curve.points(), load, targetNanos, othersShare, outOfReach));
+        return Optional.of(new Aim(protectedClass, loadClass, curve.points(), load, targetNanos, othersShare(), outOfReach));
     }
 
     @Override
@@ -364,6 +347,14 @@ public final class Target implements Policy {
 
     /** The part of permit time that all other classes may have while the protected one wants it, 0 to 1. */
     public double othersShare() {
-        return othersShare;
+        return Math.min(othersShare, othersMost());
+    }
+
+    /**
+     * Whoever is to be protected has at least what the kernel would give it if all ran in turn, however far it is from its target: it is
+     * not there to be slowed down. On a curve it may be.
+     */
+    private double othersMost() {
+        return loadClass == null ? Math.min(Math.max(partOfOthers, SHARE_MIN), SHARE_MAX) : SHARE_MAX;
     }
 }
