@@ -129,13 +129,18 @@ final class DispatcherHook implements Hook {
         Tally.end();
         Seated left = (Seated) seated;
         Job job = left.job;
-        if (job.kernelThread() != 0) {
-            unseenWaits.ended();
-        }
         Watch asking = watch;
         if (asking != null) {
             asking.end(job.className());
         }
+        leave(left, job);
+        // Whoever goes on in its place may take its CPU at once; its client has its answer by then.
+        if (job.kernelThread() != 0) {
+            unseenWaits.ended();
+        }
+    }
+
+    private void leave(Seated left, Job job) {
         if (left.server == null || !left.told && !left.server.isAway(left.request)) {
             dispatcher.leave(job);
             return;
