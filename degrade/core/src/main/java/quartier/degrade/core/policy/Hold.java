@@ -9,9 +9,11 @@ final class Hold {
     private static final double MISSED_PART_MAX = 0.07;
     /** So many requests more than that have missed it since all was well. */
     private static final double EXCESS_MAX = 8;
-    /** In one look each says more where there are few; and where there are many, all of them may have met one pause. */
+    /** In one look each says more where there are few; and where there are many, they have met the same. */
     private static final long NR_LEAST = 5;
-    private static final long NR_MOST = 8;
+    private static final long NR_MOST = 24;
+    /** All of one look may have met one pause. */
+    private static final double EXCESS_OF_LOOK_MAX = 7;
     private static final long HELD_NANOS_LEAST = 30_000_000_000L;
     private static final long HELD_NANOS_MOST = 16 * HELD_NANOS_LEAST;
     /** It went wrong at once if it did within the least time, or so few requests. */
@@ -31,7 +33,8 @@ final class Hold {
     void look(long nrEnded, double missedPart, long nowNanos) {
         nrSinceChange += nrEnded;
         long weight = Math.min(Math.max(nrEnded, NR_LEAST), NR_MOST);
-        excess = Math.max(0, excess + weight * (missedPart - MISSED_PART_MAX));
+        double excessOfLook = Math.min(weight * (missedPart - MISSED_PART_MAX), EXCESS_OF_LOOK_MAX);
+        excess = Math.max(0, excess + excessOfLook);
         if (excess > EXCESS_MAX && !held) {
             boolean atOnce = heldNanos > 0
                     && (nowNanos - changedNanos < HELD_NANOS_LEAST || nrSinceChange < NR_AT_ONCE);
