@@ -3,10 +3,18 @@
 mod common;
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use common::quartier;
 use serde_json::Value;
+
+/// One at a time: each makes folders.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn scale(options: &[&str]) -> Output {
     Command::new(quartier()).arg("scale").args(options).output().unwrap()
@@ -25,6 +33,7 @@ fn folders() -> Vec<String> {
 
 #[test]
 fn those_that_are_here_do_right_and_leave_nothing() {
+    let _alone = alone();
     let before = folders();
     let output = scale(&["--sanity", "--json", "-"]);
     let tried: Vec<Value> = serde_json::from_slice(&output.stdout)
@@ -54,6 +63,7 @@ fn one_of_them_is_measured() {
         println!("skipped: one CPU");
         return;
     }
+    let _alone = alone();
     let output = scale(&[
         "--program",
         "mapreduce",
@@ -74,4 +84,25 @@ fn one_of_them_is_measured() {
     }
     let both = scale(&["--program", "gmake", "--metric", "(x)"]);
     assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn whoever_is_ended_leaves_no_folder_either() {
+    let _alone = alone();
+    let before = folders();
+    for signal in ["INT", "TERM", "KILL"] {
+        let mut command = Command::new(quartier());
+        command.args(["scale", "--sanity", "--program", "gmake"]);
+        let mut tried = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        while folders() == before && tried.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Command::new("kill").args(["-s", signal, &tried.id().to_string()]).status().unwrap();
+        let status = tried.wait().unwrap();
+        while folders() != before && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(folders(), before, "{signal}: {status}");
+    }
 }

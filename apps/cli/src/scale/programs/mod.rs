@@ -1,22 +1,25 @@
 //! The programs of the study, ready to run: those that Debian has, each below a folder of its own and on a port of its own, by any
 //! user. What is done with each is a script of functions (`common.sh` says which).
 
+mod place;
 pub mod sanity;
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tempfile::TempDir;
+use place::Place;
+
+use crate::scale::serve::{interrupted, obey};
 
 const COMMON: &str = include_str!("common.sh");
-/// In memory, so that no disk is measured.
-const IN_MEMORY: &str = "/dev/shm";
-/// What the largest needs, with room to spare.
-const PLACE_BYTES: u64 = 1 << 30;
+/// Whether something has ended.
+const LOOKED_EVERY: Duration = Duration::from_millis(5);
 /// What scripts print of the work that was done.
 pub const METRIC: &str = r"(?m)^work ([0-9]+)$";
 
@@ -81,14 +84,14 @@ impl Program {
 pub struct Prepared {
     pub program: Program,
     script: PathBuf,
-    _place: TempDir,
+    place: Place,
 }
 
 impl Prepared {
     /// # Errors
     /// One sentence: what is missing, with the remedy.
     pub fn new(program: Program) -> anyhow::Result<Self> {
-        let place = place()?;
+        let place = Place::new()?;
         let script = place.path().join("program.sh");
         let folder = place
             .path()
@@ -97,7 +100,7 @@ impl Prepared {
         let head = format!("PLACE={}\nPORT={}\n", shlex::try_quote(folder)?, free_port()?);
         fs::write(&script, [&head, COMMON, program.script(), "\n\"$1\"\n"].concat())
             .with_context(|| format!("cannot write {}", script.display()))?;
-        let prepared = Self { program, script, _place: place };
+        let prepared = Self { program, script, place };
         if let Err(why) = prepared.does("prepare", 1) {
             bail!("{} cannot be run: {why}", program.word());
         }
@@ -121,41 +124,42 @@ impl Prepared {
 
     /// Does one of the things, and gives what it printed; the error is what it complained of last.
     fn does(&self, action: &str, nr_cpus: usize) -> Result<String, String> {
-        let output = self.command(action, nr_cpus).output();
-        let Output { status, stdout, stderr } =
-            output.map_err(|error| format!("sh could not be started: {error}"))?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (status, printed, complained) = self
+            .ran(self.command(action, nr_cpus))
+            .map_err(|error| format!("sh could not be run: {error}"))?;
         if status.success() {
-            return Ok(text(&stdout));
+            return Ok(printed);
         }
-        let said = text(&stderr);
-        let last = said.lines().rev().find(|line| !line.trim().is_empty());
+        let last = complained.lines().rev().find(|line| !line.trim().is_empty());
         Err(last.map_or_else(
             || format!("its `{action}` failed ({status})"),
             |line| line.trim().to_owned(),
         ))
     }
+
+    /// Whoever asks us to end is obeyed at once, and what has begun ends too.
+    fn ran(&self, mut command: Command) -> io::Result<(ExitStatus, String, String)> {
+        let interrupted = interrupted().map_err(io::Error::other)?;
+        let (mut printed, mut complained) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        command.stdout(printed.try_clone()?).stderr(complained.try_clone()?);
+        let mut child = self.place.start(&mut command)?;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            obey(&interrupted);
+            std::thread::sleep(LOOKED_EVERY);
+        };
+        self.place.ended(child.id());
+        Ok((status, text(&mut printed)?, text(&mut complained)?))
+    }
 }
 
-/// A folder of its own, in memory where there is room.
-fn place() -> anyhow::Result<TempDir> {
-    let has_room = |folder: &Path| {
-        rustix::fs::statvfs(folder).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= PLACE_BYTES)
-    };
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("quartier-");
-    let in_memory = Path::new(IN_MEMORY);
-    if has_room(in_memory)
-        && let Ok(place) = builder.tempdir_in(in_memory)
-    {
-        return Ok(place);
-    }
-    crate::say::sentence(&format!(
-        "{IN_MEMORY} has no GiB free, so files are on a disk, which may be what is measured"
-    ));
-    builder
-        .tempdir()
-        .context("no folder can be made for temporary files: set TMPDIR to one that can be written")
+fn text(file: &mut File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// One that nobody has now.

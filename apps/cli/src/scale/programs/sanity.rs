@@ -1,16 +1,14 @@
 //! Each program once: whether it runs here, and what it answers is right.
 
 use std::fmt::Write;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde::Serialize;
 
 use super::{METRIC, Prepared, Program};
 use crate::scale::metric::Metric;
-use crate::scale::serve::{ASKED_EVERY, READY_WITHIN, end, interrupted, obey};
+use crate::scale::serve::{ASKED_EVERY, READY_WITHIN, end};
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -50,14 +48,15 @@ impl Prepared {
             self.does("check", nr_cpus)?;
             return Ok(done);
         }
-        let interrupted = interrupted()?;
         let mut command = self.command("serve", nr_cpus);
-        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut server =
-            command.spawn().map_err(|error| format!("could not be started: {error}"))?;
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = self
+            .place
+            .start(&mut command)
+            .map_err(|error| format!("could not be started: {error}"))?;
         let done = self.answers(&mut server, nr_cpus).and_then(|()| self.timed("load", nr_cpus));
         let ended = end(&mut server);
-        obey(&interrupted);
+        self.place.ended(server.id());
         ended?;
         done
     }
@@ -68,7 +67,7 @@ impl Prepared {
             if let Ok(Some(status)) = server.try_wait() {
                 return Err(format!("it ended before it answered ({status})"));
             }
-            if began.elapsed() > READY_WITHIN || interrupted()?.load(Ordering::Relaxed) > 0 {
+            if began.elapsed() > READY_WITHIN {
                 return Err(why);
             }
             std::thread::sleep(ASKED_EVERY);
