@@ -88,10 +88,10 @@ final class Documents {
         AtomicInteger nrGot = new AtomicInteger();
         Load load = new Load(port);
         if (nrLight > 0) {
-            load.clients(nrLight, "light", nrAnswers, () -> get(nrGot.getAndIncrement()) ? null : "another document");
+            load.clients(nrLight, "light", nrAnswers, connection -> get(nrGot.getAndIncrement()) ? null : "another document");
         }
         if (nrHeavy > 0) {
-            load.clients(nrHeavy, "heavy", nrSearches, () -> {
+            load.clients(nrHeavy, "heavy", nrSearches, connection -> {
                 int found = search();
                 return found == expected ? null : found + " found instead of " + expected;
             });

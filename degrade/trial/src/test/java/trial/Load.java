@@ -1,10 +1,6 @@
 package trial;
 
 import java.io.IOException;
-import java.io.InputStream;
-import java.net.HttpURLConnection;
-import java.net.Proxy;
-import java.net.URI;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -19,11 +15,6 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * often enough: a machine that is busy with other things takes longer, and sees no less.
  */
 final class Load {
-    static {
-        // Each client keeps its connection; by default only five do.
-        System.setProperty("http.maxConnections", "100");
-    }
-
     private static final long PATIENCE_NANOS = 240_000_000_000L;
 
     private final int port;
@@ -40,13 +31,13 @@ final class Load {
 
     /** One request: what was wrong with its answer, or null. */
     interface Ask {
-        String failure() throws IOException;
+        String failure(Connection connection) throws IOException;
     }
 
     /** So many clients, and so many answers that are wanted at least. */
     Load clients(int nr, String path, int nrAnswers) {
-        return clients(nr, path, nrAnswers, () -> {
-            int code = get(port, path).code;
+        return clients(nr, path, nrAnswers, connection -> {
+            int code = connection.get(path).code();
             return code == 200 ? null : Integer.toString(code);
         });
     }
@@ -94,30 +85,31 @@ final class Load {
     }
 
     private void ask(String name, Ask ask) {
-        while (!isDone()) {
-            long beganNanos = System.nanoTime();
-            try {
-                String failure = ask.failure();
-                if (failure != null) {
-                    failures.add(name + ": " + failure);
-                }
-            } catch (IOException thrown) {
-                failures.add(name + ": " + thrown);
+        try (Connection connection = new Connection(port)) {
+            while (!isDone()) {
+                long beganNanos = System.nanoTime();
+                askOnce(name, ask, connection);
+                latencies.get(name).add(System.nanoTime() - beganNanos);
             }
-            latencies.get(name).add(System.nanoTime() - beganNanos);
+        } catch (IOException thrown) {
+            failures.add(name + ": " + thrown);
         }
     }
 
-    record Answer(int code, String retryAfter, String body) {}
+    private void askOnce(String name, Ask ask, Connection connection) {
+        try {
+            String failure = ask.failure(connection);
+            if (failure != null) {
+                failures.add(name + ": " + failure);
+            }
+        } catch (IOException thrown) {
+            failures.add(name + ": " + thrown);
+        }
+    }
 
-    static Answer get(int port, String path) throws IOException {
-        var url = URI.create("http://localhost:" + port + path).toURL();
-        var connection = (HttpURLConnection) url.openConnection(Proxy.NO_PROXY);
-        connection.setReadTimeout(30_000);
-        int code = connection.getResponseCode();
-        try (InputStream body = code < 400 ? connection.getInputStream() : connection.getErrorStream()) {
-            String text = body == null ? "" : new String(body.readAllBytes(), java.nio.charset.StandardCharsets.UTF_8);
-            return new Answer(code, connection.getHeaderField("Retry-After"), text);
+    static Connection.Answer get(int port, String path) throws IOException {
+        try (Connection connection = new Connection(port)) {
+            return connection.get(path);
         }
     }
 

@@ -120,7 +120,7 @@ final class ServerProcess implements AutoCloseable {
         return Long.toString(process.pid());
     }
 
-    Load.Answer get(String path) throws IOException {
+    Connection.Answer get(String path) throws IOException {
         return Load.get(port, path);
     }
 

@@ -130,16 +130,16 @@ class ServerTest {
             assertEquals(200, server.get(where + "/heavy").code(), "alone it is let in");
             Load others = new Load(server.port).clients(4, where + "/heavy", MANY);
             Thread clients = others.start();
-            Load.Answer answer = firstWith(429, server, where + "/heavy");
+            Connection.Answer answer = firstWith(429, server, where + "/heavy");
             others.stop();
             clients.join();
             assertEquals("7", answer.retryAfter());
         }
     }
 
-    private static Load.Answer firstWith(int code, ServerProcess server, String path) throws Exception {
+    private static Connection.Answer firstWith(int code, ServerProcess server, String path) throws Exception {
         for (int at = 0; at < 1000; at++) {
-            Load.Answer answer = server.get(path);
+            Connection.Answer answer = server.get(path);
             if (answer.code() == code) {
                 return answer;
             }
@@ -154,7 +154,7 @@ class ServerTest {
         try (ServerProcess server = new ServerProcess(TomcatMain.class, config)) {
             Load others = new Load(server.port).clients(16, "/light", MANY).clients(16, "/heavy", MANY);
             Thread clients = others.start();
-            Load.Answer answer;
+            Connection.Answer answer;
             long beganNanos;
             int nrAsked = 0;
             do {
