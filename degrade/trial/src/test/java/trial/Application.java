@@ -1,10 +1,14 @@
 package trial;
 
 import java.io.IOException;
+import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.jar.Attributes;
+import java.util.jar.JarOutputStream;
+import java.util.jar.Manifest;
 
 /**
  * What runs in a JVM of its own.
@@ -49,6 +53,21 @@ record Application(
 
     private static String classPath(Path classes, String module) throws IOException {
         return classes + ":" + Files.readString(Path.of(module, "target", "class-path")).strip();
+    }
+
+    /** An agent's jar that has nothing in it: its classes are on the application's class path. */
+    static Path agent(Class<?> main) throws IOException {
+        Manifest manifest = new Manifest();
+        Attributes attributes = manifest.getMainAttributes();
+        attributes.put(Attributes.Name.MANIFEST_VERSION, "1.0");
+        attributes.putValue("Premain-Class", main.getName());
+        attributes.putValue("Agent-Class", main.getName());
+        attributes.putValue("Can-Retransform-Classes", "true");
+        Path jar = Files.createTempFile("other-agent", ".jar");
+        try (OutputStream stream = Files.newOutputStream(jar)) {
+            new JarOutputStream(stream, manifest).close();
+        }
+        return jar;
     }
 
     Application on(Path otherJava) {

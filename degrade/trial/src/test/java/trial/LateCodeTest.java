@@ -4,7 +4,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.sun.tools.attach.VirtualMachine;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
@@ -38,14 +37,9 @@ class LateCodeTest {
 
     /** All that are in use; those that were left out are remarks. */
     private static String points(ServerProcess server) throws Exception {
-        VirtualMachine machine = VirtualMachine.attach(server.pid());
-        try {
-            machine.loadAgent(ServerProcess.JAR.toString(), "ask 1 points");
-            String report = machine.getSystemProperties().getProperty("quartier.degrade.answer.1");
-            return report.lines().filter(line -> !line.startsWith("#")).collect(Collectors.joining("\n"));
-        } finally {
-            machine.detach();
-        }
+        server.load(ServerProcess.JAR, "ask 1 points");
+        String report = server.property("quartier.degrade.answer.1");
+        return report.lines().filter(line -> !line.startsWith("#")).collect(Collectors.joining("\n"));
     }
 
     private static void askUntilSaid(ServerProcess server, String path, String regex) throws Exception {

@@ -1,5 +1,7 @@
 package trial;
 
+import com.sun.tools.attach.AgentInitializationException;
+import com.sun.tools.attach.VirtualMachine;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -114,6 +116,28 @@ final class ServerProcess implements AutoCloseable {
             errors.append(said);
         }
         return told.exitValue();
+    }
+
+    /** Puts an agent in, ours or another one, and tells it this. */
+    void load(Path jar, String told) throws Exception {
+        VirtualMachine machine = VirtualMachine.attach(pid());
+        try {
+            machine.loadAgent(jar.toString(), told);
+        } catch (AgentInitializationException refused) {
+            throw new AssertionError(said(), refused);
+        } finally {
+            machine.detach();
+        }
+    }
+
+    /** One of its system properties; null if there is none. */
+    String property(String name) throws Exception {
+        VirtualMachine machine = VirtualMachine.attach(pid());
+        try {
+            return machine.getSystemProperties().getProperty(name);
+        } finally {
+            machine.detach();
+        }
     }
 
     String pid() {

@@ -11,6 +11,7 @@ import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import quartier.degrade.config.Config;
 import quartier.degrade.core.Glob;
+import quartier.degrade.gate.Gate;
 import quartier.degrade.servers.Entries;
 import quartier.degrade.weave.EntryWeaver;
 import quartier.degrade.weave.EntryWeaver.Entry;
@@ -62,6 +63,7 @@ final class Weaving implements ClassFileTransformer {
     }
 
     void begin() {
+        Gate.load();
         instrumentation.addTransformer(this, true);
         retransform();
         if (profile != null) {

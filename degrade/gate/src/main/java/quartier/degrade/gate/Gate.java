@@ -1,5 +1,7 @@
 package quartier.degrade.gate;
 
+import java.util.List;
+
 /**
  * What woven code calls. It is on the boot class path, so that any class of any loader sees it, and it knows
  * nothing: everything else is behind {@link Hook}.
@@ -298,6 +300,19 @@ public final class Gate {
             point();
         }
         asked = false;
+    }
+
+    /**
+     * For the agent only, before anything is woven: nothing of this package is to be loaded later. The JVM calls agents whenever it loads a
+     * class, and those of others may be woven. Their code would ask for the very class that is being loaded, and that fails for good.
+     *
+     * @return what is loaded by being named
+     */
+    public static List<Class<?>> load() {
+        Seat.own();
+        Tally.end();
+        Look.end();
+        return List.of(Hook.class, Occupant.class, Part.class, Tally.Counts.class, Look.Place.class);
     }
 
     public static boolean isConnected() {
