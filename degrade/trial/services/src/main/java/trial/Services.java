@@ -21,12 +21,14 @@ public final class Services {
     /** What any server can serve at once. */
     public static final String[] ALL = {
         "light", "heavy", "failing", "dying", "interrupted", "pooled", "scheduled", "joined", "promised", "virtual", "unseen",
-        "chatty", "hunt", "hunted"
+        "chatty", "hunt", "hunted", "prodded", "stubborn"
     };
     /** What servers serve that can go on with a request later. */
     public static final String[] LATER = {"later", "again", "never"};
     public static final int LATER_MILLIS = 300;
 
+    private static final int PROD_MILLIS = 20;
+    private static final long INTERRUPT_PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(10);
     private static final int FIBONACCI_OF = 27;
     private static final byte[] DOCUMENT = document(3000);
 
@@ -62,6 +64,8 @@ public final class Services {
             case "failing" -> throw new IllegalStateException("the application's own");
             case "dying" -> throw new Death();
             case "interrupted" -> interrupted();
+            case "prodded" -> prodded();
+            case "stubborn" -> untilInterrupted();
             case "pooled" -> result(Pool.THREADS.submit(Services::heavy));
             case "scheduled" -> result(Pool.LATER.schedule(Services::heavy, 1, TimeUnit.MILLISECONDS));
             case "joined" -> result(Pool.FORKING.submit(Services::heavy));
@@ -91,6 +95,25 @@ public final class Services {
             throw new IllegalStateException("the interrupt is lost");
         }
         return answer;
+    }
+
+    /** Another thread interrupts it, once, wherever it is then. */
+    private static String prodded() {
+        Thread worker = Thread.currentThread();
+        later(PROD_MILLIS, worker::interrupt);
+        return untilInterrupted();
+    }
+
+    /** Works until it is interrupted. An interrupt that somebody else has taken never comes. */
+    private static String untilInterrupted() {
+        long beganNanos = System.nanoTime();
+        while (System.nanoTime() - beganNanos < INTERRUPT_PATIENCE_NANOS) {
+            light();
+            if (Thread.interrupted()) {
+                return "interrupted";
+            }
+        }
+        throw new IllegalStateException("the interrupt is lost");
     }
 
     private static String result(Future<String> future) {
