@@ -82,7 +82,8 @@ public final class ConfigReader {
         }
         refuse();
         Section file = new Section(result, fileName, problems);
-        List<WorkClass> classes = classes(file.sections("class"));
+        List<Section> classSections = file.sections("class");
+        List<WorkClass> classes = classes(classSections);
         Set<String> names = new HashSet<>(classes.stream().map(WorkClass::name).toList());
         PolicyReader policyReader = file.word("policy", POLICIES, POLICIES.get("fair"));
         Supplier<Policy> policy = policyReader == null ? null : policyReader.read(file, names);
@@ -93,6 +94,7 @@ public final class ConfigReader {
         Optional<Integer> permits = file.whole("permits", 1, 4096);
         long sliceNanos = file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
         long waitMaxNanos = file.millisAsNanos("max_wait_ms").orElse(Settings.WAIT_MAX_NANOS);
+        refuseWaitsThatCannotEndSo(file, classSections, sliceNanos, waitMaxNanos);
         Settings.Mode mode = file.word("mode", MODES, Settings.Mode.ON);
         OptionalInt metricsPort = file.whole("metrics_port", 0, 65535).map(OptionalInt::of).orElse(OptionalInt.empty());
         long unmatchedAfterNanos = 1_000_000_000L * file.whole("unmatched_after_s", 1, 86_400).orElse(60);
@@ -261,6 +263,19 @@ public final class ConfigReader {
             before = point;
         }
         refuseBelowSlice(file, section, "points", curve.points().get(0).latencyNanos());
+    }
+
+    /** After max_wait_ms whoever waits runs. A wait that is to end otherwise, with somebody's slice or by being sent away, must end before. */
+    private static void refuseWaitsThatCannotEndSo(Section file, List<Section> classes, long sliceNanos, long waitMaxNanos) {
+        if (waitMaxNanos < sliceNanos) {
+            file.problem("max_wait_ms", "max_wait_ms of " + millis(waitMaxNanos) + " is less than a slice of " + millis(sliceNanos)
+                    + " ms: whoever waits would run before anybody hands a permit on; raise max_wait_ms, or lower slice_ms");
+        }
+        for (Section section : classes) {
+            section.millisAsNanos("max_queue_ms").filter(nanos -> nanos > waitMaxNanos).ifPresent(nanos -> section.problem(
+                    "max_queue_ms", "max_queue_ms of " + millis(nanos) + " would send nobody away: whoever has waited for the "
+                            + millis(waitMaxNanos) + " ms of max_wait_ms begins; lower max_queue_ms, or raise max_wait_ms"));
+        }
     }
 
     /** Whoever comes may have to wait for a slice of each permit to end. */

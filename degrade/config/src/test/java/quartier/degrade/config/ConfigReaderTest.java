@@ -50,7 +50,7 @@ class ConfigReaderTest {
             name = "heavy"
             paths = "/search"
             queue = 10
-            max_queue_ms = 1500
+            max_queue_ms = 150
             reject_code = 429
             retry_after_s = 7
             """;
@@ -80,7 +80,7 @@ class ConfigReaderTest {
         assertEquals(List.of("light", "heavy", "other"),
                 settings.classes().stream().map(WorkClass::name).toList());
         WorkClass heavy = settings.classes().get(1);
-        assertEquals(new WorkClass.Admission(10, 1_500_000_000L, 429, 7), heavy.admission());
+        assertEquals(new WorkClass.Admission(10, 150_000_000L, 429, 7), heavy.admission());
         WorkClass light = settings.classes().get(0);
         assertEquals(0.2, light.minimumShare());
         assertEquals(5, light.priority());
@@ -136,11 +136,22 @@ class ConfigReaderTest {
             policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[0, 9], [5, 8]] | a.toml:5:1: the curve cannot hold at load 5: 8 ms there is less than the 9 ms at load 0 |
             policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[0, 0.5], [5, 8]] | a.toml:5:1: a p95 of 0.5 ms cannot hold |
             slice_ms = 7\\npolicy = "protect"\\n[protect]\\nclass = "other"\\np95_ms = 6 | a.toml:5:1: a p95 of 6 ms cannot hold: a request may wait for a slice of 7 ms |
+            max_wait_ms = 1.5         | a.toml:1:1: max_wait_ms of 1.5 is less than a slice of 2 ms |
+            slice_ms = 1200           | a.toml:1:1: max_wait_ms of 1000 is less than a slice of 1200 ms |
+            [[class]]\\nname = "a"\\nmax_queue_ms = 1001 | a.toml:3:1: max_queue_ms of 1001 would send nobody away: whoever has waited for the 1000 ms of max_wait_ms begins |
             [[class]]\\nname = "a"\\npaths = "/x"\\n[[class]]\\nname = "b"\\npaths = "/x" | a.toml:5:1: class "b" is never reached: "a" before it has the same rule |
             """)
     void whatIsWrongIsSaidWhereItIs(String text, String problem) {
         List<String> problems = problems(text.replace("\\n", "\n"));
         assertTrue(problems.stream().anyMatch(said -> said.contains(problem)), problems.toString());
+    }
+
+    /** These are at the edge. A target above max_wait_ms is none of them: it is met as long as it can be. */
+    @Test
+    void waitsThatEndAsTheyShouldAreRead() throws ConfigException {
+        String edges = "slice_ms = 500\nmax_wait_ms = 500\n[[class]]\nname = \"a\"\nmax_queue_ms = 500\n";
+        Settings settings = parse("policy = \"protect\"\n" + edges + "[protect]\nclass = \"a\"\np95_ms = 5000\n").settings();
+        assertEquals(settings.waitMaxNanos(), settings.classes().get(0).admission().waitMaxNanos());
     }
 
     @Test
