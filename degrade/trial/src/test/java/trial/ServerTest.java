@@ -4,8 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.abort;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.sun.tools.attach.VirtualMachine;
+import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -29,6 +32,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 class ServerTest {
     private static final String CLASSES = classes(9, 1);
     private static final int MANY = 1_000_000;
+    /** So long that permits would be many, were all CPUs of the machine taken for the server's. */
+    private static final long GROWTH_MILLIS = 2000;
+    private static final long PATIENCE_NANOS = 10_000_000_000L;
 
     static String classes(int lightWeight, int heavyWeight) {
         return """
@@ -238,6 +244,40 @@ class ServerTest {
         try (ServerProcess server = new ServerProcess(application, "metrics_port = 0\n")) {
             // Fewer while what it has just started with is compiled.
             server.awaitMetric("permits", 6);
+        }
+    }
+
+    @Test
+    void permitsFollowTheQuotaOfAControlGroup() throws Exception {
+        assumeTrue(Runtime.getRuntime().availableProcessors() > 1, "skipped: this machine has one CPU, and a quota of one is none");
+        try (OneCpuGroup group = groupOrSkip()) {
+            Application application = Application.of(JdkServerMain.class).quick();
+            try (ServerProcess server = new ServerProcess(application.on(group.java(application.java())), CLASSES)) {
+                server.awaitSaid("active: 2 permits,");
+                Load load = new Load(server.port).clients(8, "/heavy", MANY);
+                Thread clients = load.start();
+                Thread.sleep(GROWTH_MILLIS);
+                // One more for a moment is none too many: while it starts, its own CPU may be idle.
+                long beganNanos = System.nanoTime();
+                while (server.metric("permits") > 2) {
+                    assertTrue(System.nanoTime() - beganNanos < PATIENCE_NANOS, "other CPUs' permits stay:\n" + server.metrics());
+                    Thread.sleep(50);
+                }
+                load.stop();
+                clients.join();
+                assertEquals(List.of(), load.failures());
+                assertTrue(group.nrThrottled() > 0, "the quota was used up");
+            }
+        }
+    }
+
+    private static OneCpuGroup groupOrSkip() {
+        try {
+            return OneCpuGroup.make();
+        } catch (IOException refused) {
+            String why = "skipped: no control group with a quota may be made here: " + refused.getMessage();
+            System.out.println(why);
+            return abort(why);
         }
     }
 
