@@ -9,6 +9,7 @@ import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Base64;
+import java.util.Locale;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 
@@ -97,6 +98,16 @@ final class Documents {
             });
         }
         return load.run();
+    }
+
+    /** Documents are held to so many milliseconds. */
+    static String protect(double p95Millis) {
+        return config("policy = \"protect\"\n").replace("[weave]", String.format(Locale.ROOT, """
+            [protect]
+            class = "light"
+            p95_ms = %.3f
+
+            [weave]""", p95Millis));
     }
 
     static String config(String policy) {

@@ -61,14 +61,7 @@ final class WebappTrial {
     private void compare(ServerProcess server, String off, int nrRounds) throws Exception {
         Timed alone = show("alone", nrLight, 0, nrAnswers, 0);
         double targetMillis = 1.4 * alone.lightP95Millis();
-        String protect = Documents.config("""
-                policy = "protect"
-                """).replace("[weave]", """
-                [protect]
-                class = "light"
-                p95_ms = %.3f
-
-                [weave]""".formatted(targetMillis));
+        String protect = Documents.protect(targetMillis);
         List<Double> unmanaged = new ArrayList<>();
         List<Double> managed = new ArrayList<>();
         List<Double> useful = new ArrayList<>();
