@@ -32,7 +32,7 @@ XTASK_OF_TESTS = $(BUILD_OF_TESTS) && "$(TARGET)/debug/xtask"
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
 
-.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar degrade-bench \
+.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar degrade-bench degrade-environments \
 	bench lint man clean install stage deb
 
 help: ## This list
@@ -101,6 +101,18 @@ degrade-jar: deps ## The same, built only, and put beside the command
 degrade-bench: deps ## Who gets slow under overload, by policy, on real servers, for docs/results (two hours)
 	$(MAVEN) --quiet --projects bench --also-make -DskipTests package
 	$(XTASK) degrade-bench
+
+# All held to the same targets, so that they are comparable.
+ENVIRONMENTS := docs/results/degrade/environments
+IN_ENVIRONMENT = $(XTASK) degrade-bench --heavy 0,20,40 --loops closed --warm-seconds 1.5 --seconds 4 --alone-ms 36
+degrade-environments: deps ## Whether that is the same whatever the kernel does, for docs/results (an hour)
+	$(MAVEN) --quiet --projects bench --also-make -DskipTests package
+	$(IN_ENVIRONMENT) --variants unmodified,protect,curve,jetty,jetty-protect,jetty-curve --out $(ENVIRONMENTS)/as-they-come
+	for under in slices-of-100-us slices-of-100-ms batch nice; do \
+		$(IN_ENVIRONMENT) --variants unmodified,protect,curve --under $$under --out $(ENVIRONMENTS)/$$under || exit 1; \
+	done
+	$(IN_ENVIRONMENT) --variants unmodified,protect,curve --java-home "$(TARGET)/jdks/21" --out $(ENVIRONMENTS)/jdk-21
+	$(XTASK) degrade-bench --across --out $(ENVIRONMENTS)
 
 bench: deps ## Benchmarks (ratios on one machine; nothing here is a NUMA time)
 	$(CARGO) bench --workspace $(LOCKED)

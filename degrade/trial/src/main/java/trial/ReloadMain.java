@@ -20,12 +20,16 @@ import org.apache.catalina.startup.Tomcat;
  * class loaders of it are left. Prints its port.
  */
 public final class ReloadMain {
-    /** The heavy service in the web application. */
+    /** What it serves, each below a path of its own. */
+    private static final List<String> SERVICES = List.of("light", "heavy", "pooled", "later", "again", "failing");
+
+    /** All services of the web application. */
     public static final class Servlet extends JakartaServlet {
         private static final long serialVersionUID = 1;
 
-        public Servlet() {
-            super("heavy");
+        @Override
+        public void destroy() {
+            Services.end();
         }
     }
 
@@ -77,8 +81,8 @@ public final class ReloadMain {
         // What is not in a descriptor is gone after each stop.
         application.addLifecycleListener(event -> {
             if (event.getType().equals(Lifecycle.CONFIGURE_START_EVENT)) {
-                Tomcat.addServlet(application, "heavy", Servlet.class.getName());
-                application.addServletMappingDecoded("/heavy", "heavy");
+                Tomcat.addServlet(application, "services", Servlet.class.getName()).setAsyncSupported(true);
+                SERVICES.forEach(service -> application.addServletMappingDecoded("/" + service, "services"));
             } else if (event.getType().equals(Lifecycle.AFTER_START_EVENT)) {
                 loaders.add(new WeakReference<>(application.getLoader().getClassLoader()));
             }

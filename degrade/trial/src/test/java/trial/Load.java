@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
@@ -19,7 +20,8 @@ final class Load {
 
     private final int port;
     private final List<Thread> threads = new ArrayList<>();
-    private final Map<String, ConcurrentLinkedQueue<Long>> latencies = new ConcurrentHashMap<>();
+    /** Of a kind that knows how many it has: that is asked before each request. */
+    private final Map<String, LinkedBlockingQueue<Long>> latencies = new ConcurrentHashMap<>();
     private final ConcurrentLinkedQueue<String> failures = new ConcurrentLinkedQueue<>();
     private final Map<String, Integer> wanted = new ConcurrentHashMap<>();
     private final AtomicBoolean stopped = new AtomicBoolean();
@@ -45,7 +47,7 @@ final class Load {
     /** The same of requests that are more than a path, under a name of their own. */
     Load clients(int nr, String name, int nrAnswers, Ask ask) {
         wanted.put(name, nrAnswers);
-        latencies.put(name, new ConcurrentLinkedQueue<>());
+        latencies.put(name, new LinkedBlockingQueue<>());
         for (int at = 0; at < nr; at++) {
             Thread thread = new Thread(() -> ask(name, ask));
             threads.add(thread);

@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.ToDoubleFunction;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -20,16 +21,16 @@ import java.util.stream.Stream;
  * the same to a server that has no agent, but for what only an agent can be told: to know what a JVM keeps by itself.
  */
 final class SoakTrial {
-    private static final int NR_CLIENTS = 8;
     private static final int NR_ANSWERS = 3000;
+    private static final long FAILS_EVERY_NANOS = 100_000_000;
     /** Of what is held in the second quarter; compiled code and caches fill up in the first. */
     private static final double GROWTH_MAX = 0.05;
     private static final List<String> POLICIES = List.of(
             "policy = \"fair\"",
             "policy = \"weighted\"\nslice_ms = 1",
-            "policy = \"protect\"\n[protect]\nclass = \"heavy\"\np95_ms = 20",
+            "policy = \"protect\"\n[protect]\nclass = \"light\"\np95_ms = 10",
             "mode = \"dry-run\"",
-            "policy = \"curve\"\n[curve]\nclass = \"heavy\"\nload = \"other\"\npoints = [[0, 10], [8, 40]]",
+            "policy = \"curve\"\n[curve]\nclass = \"light\"\nload = \"heavy\"\npoints = [[0, 10], [8, 40]]",
             "policy = \"priority\"\npermits = 1",
             "mode = \"off\"");
 
@@ -124,9 +125,29 @@ final class SoakTrial {
             profile_s = 1
 
             [[class]]
+            name = "light"
+            paths = "/web/light"
+
+            [[class]]
             name = "heavy"
-            paths = "/web/heavy"
+            paths = ["/web/heavy", "/web/pooled", "/web/later", "/web/again"]
             """;
+    }
+
+    /** Light and heavy requests, such as go on elsewhere, and such as fail by themselves. */
+    private static Load load(ServerProcess server, int nrAnswers) {
+        Load load = new Load(server.port)
+                .clients(3, "/web/light", nrAnswers / 2)
+                .clients(3, "/web/heavy", nrAnswers / 2);
+        for (String path : List.of("/web/pooled", "/web/later", "/web/again")) {
+            load.clients(1, path, nrAnswers / 100);
+        }
+        return load.clients(1, "/web/failing", nrAnswers / 100, connection -> {
+            // Each is told to the server's log.
+            LockSupport.parkNanos(FAILS_EVERY_NANOS);
+            int code = connection.get("/web/failing").code();
+            return code == 500 ? null : Integer.toString(code);
+        });
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -150,7 +171,7 @@ final class SoakTrial {
     }
 
     private String roundWithout(ServerProcess server) throws Exception {
-        Load load = new Load(server.port).clients(NR_CLIENTS, "/web/heavy", NR_ANSWERS).run();
+        Load load = load(server, NR_ANSWERS).run();
         String left = server.get("/control/reload").body();
         if (!load.failures().isEmpty()) {
             throw new AssertionError(load.failures());
@@ -160,12 +181,12 @@ final class SoakTrial {
 
     private String round(ServerProcess server, int round) throws Exception {
         server.configure(config(round), "reloaded");
-        Load load = new Load(server.port).clients(NR_CLIENTS, "/web/heavy", NR_ANSWERS).run();
+        Load load = load(server, NR_ANSWERS).run();
         double faults = server.metric("faults_total");
         String left = server.get("/control/reload").body();
         if (round % 2 == 1) {
             // What runs meanwhile is answered as ever.
-            Load meanwhile = new Load(server.port).clients(NR_CLIENTS, "/web/heavy", NR_ANSWERS / 10);
+            Load meanwhile = load(server, NR_ANSWERS / 10);
             Thread running = meanwhile.start();
             int status = server.tell("detach", server.pid()) + server.tell("attach", server.pid(), server.config.toString());
             server.awaitMetrics();

@@ -8,7 +8,7 @@ import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 
-/** One of the services as a servlet of jakarta. */
+/** One of the services as a servlet of jakarta, or all of them. */
 public class JakartaServlet extends HttpServlet {
     private static final long serialVersionUID = 1;
     private final String service;
@@ -17,14 +17,20 @@ public class JakartaServlet extends HttpServlet {
         this.service = service;
     }
 
+    /** The service that the path names. */
+    protected JakartaServlet() {
+        this(null);
+    }
+
     @Override
     protected void doGet(HttpServletRequest request, HttpServletResponse response) throws IOException {
-        switch (service) {
+        String asked = service == null ? request.getServletPath().substring(1) : service;
+        switch (asked) {
             case "later" -> later(request);
             case "again" -> again(request, response);
             // Nobody completes it, so the server does, after this time.
             case "never" -> request.startAsync().setTimeout(Services.LATER_MILLIS);
-            default -> response.getWriter().print(Services.run(service));
+            default -> response.getWriter().print(Services.run(asked));
         }
     }
 

@@ -41,6 +41,14 @@ public final class Services {
         static final ForkJoinPool FORKING = new ForkJoinPool(2);
     }
 
+    /** Ends the threads that were made: whoever made them is to go, with all of its classes. */
+    public static void end() {
+        Pool.THREADS.shutdown();
+        Pool.LATER.shutdown();
+        Pool.FORKING.shutdown();
+        Clock.TIMER.cancel();
+    }
+
     private static Thread daemon(Runnable work) {
         Thread thread = new Thread(work);
         thread.setDaemon(true);

@@ -54,7 +54,9 @@ final class DispatcherHook implements Hook {
         Request asked = server.request(request);
         rules.saw(asked);
         long kernelThread = KernelThreads.current();
-        unseenWaits.begins(dispatcher);
+        if (kernelThread != 0) {
+            unseenWaits.begins(dispatcher);
+        }
         Job job = noted(kernelThread, () -> dispatcher.enter(asked, kernelThread));
         if (job.state() != Job.State.DONE) {
             return new Seated(job, server, identity, isTold(job, server, request, identity));
@@ -104,6 +106,7 @@ final class DispatcherHook implements Hook {
     }
 
     private Seated resumed(Job known, Server server, Object identity) {
+        unseenWaits.forget();
         long kernelThread = KernelThreads.current();
         Job job = noted(kernelThread, () -> dispatcher.resume(known, kernelThread));
         // Where another thread has not left it yet, this one does a part of it.
@@ -135,7 +138,7 @@ final class DispatcherHook implements Hook {
         }
         leave(left, job);
         // Whoever goes on in its place may take its CPU at once; its client has its answer by then.
-        if (job.kernelThread() != 0) {
+        if (job.kernelThread() != 0 && left.server != null) {
             unseenWaits.ended();
         }
     }
@@ -183,6 +186,7 @@ final class DispatcherHook implements Hook {
 
     @Override
     public Occupant beginPart(Object whole) {
+        unseenWaits.forget();
         return new Seated(dispatcher.enterPart((Job) whole, KernelThreads.current()), null, null, false);
     }
 

@@ -5,38 +5,43 @@ import quartier.degrade.core.Dispatcher;
 import quartier.degrade.why.Schedstat;
 
 /**
- * What threads wait for CPUs between two requests, as the kernel counts it: before the end of one is with its client, and before the next
- * one is at its entry. To ask the kernel takes some 10 µs, so it is asked of few.
+ * What threads wait for CPUs between two requests, as the kernel counts it: mostly after the next one has come, and before it is at its
+ * entry. To ask the kernel takes some 10 µs, so it is asked of few.
  */
 final class UnseenWaits {
     private static final long BETWEEN_NANOS = 20_000_000;
-    private static final long NOT_ASKED = -1;
+    /** Whoever was given a CPU more often in between did something else there. */
+    private static final long NR_SLICES_MAX = 8;
 
     private final AtomicLong nextNanos = new AtomicLong(System.nanoTime());
-    /** What the kernel had counted of this thread at the end of its last request. */
-    private final ThreadLocal<long[]> waitedNanos = ThreadLocal.withInitial(() -> new long[] {NOT_ASKED});
+    /** Nanoseconds and slices of this thread at the end of its last request, if it was asked then. A thread keeps that: no class of ours. */
+    private final ThreadLocal<long[]> atEnd = new ThreadLocal<>();
 
     /** A request has ended on this thread, which is the kernel's too. */
     void ended() {
         long nowNanos = System.nanoTime();
         long dueNanos = nextNanos.get();
-        if (nowNanos - dueNanos < 0 || !nextNanos.compareAndSet(dueNanos, nowNanos + BETWEEN_NANOS)) {
-            return;
+        if (nowNanos - dueNanos >= 0 && nextNanos.compareAndSet(dueNanos, nowNanos + BETWEEN_NANOS)) {
+            Schedstat now = Schedstat.ofLastTick();
+            atEnd.set(now == null ? null : new long[] {now.waitedNanos(), now.nrSlices()});
         }
-        Schedstat now = Schedstat.own();
-        waitedNanos.get()[0] = now == null ? NOT_ASKED : now.waitedNanos();
     }
 
     /** The next one begins there. */
     void begins(Dispatcher dispatcher) {
-        long[] before = waitedNanos.get();
-        if (before[0] == NOT_ASKED) {
+        long[] before = atEnd.get();
+        if (before == null) {
             return;
         }
-        Schedstat now = Schedstat.own();
-        if (now != null) {
+        forget();
+        Schedstat now = Schedstat.ofLastTick();
+        if (now != null && now.nrSlices() - before[1] <= NR_SLICES_MAX) {
             dispatcher.hasWaited(now.waitedNanos() - before[0]);
         }
-        before[0] = NOT_ASKED;
+    }
+
+    /** It does something else in between. */
+    void forget() {
+        atEnd.remove();
     }
 }

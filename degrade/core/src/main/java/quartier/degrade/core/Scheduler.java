@@ -39,6 +39,8 @@ public final class Scheduler {
     private final Permits permits = new Permits();
     private final WakeUps wakeUps = new WakeUps();
     private int nrWaiting;
+    /** Since when anybody waits, if somebody does. */
+    private long contendedNanos;
     private boolean open;
     private long nrOpened;
 
@@ -208,6 +210,7 @@ public final class Scheduler {
         beSure(job);
         job.become(State.WAITING, nowNanos);
         job.queue.add(job, inTurn);
+        contendedNanos = nrWaiting == 0 ? nowNanos : contendedNanos;
         nrWaiting++;
     }
 
@@ -382,7 +385,10 @@ public final class Scheduler {
         long heldNanos = Math.max(0, nowNanos - job.sinceNanos);
         job.queue.counts.heldNanos += heldNanos;
         job.turnNanos += heldNanos;
-        policy.charge(job.queue, heldNanos);
+        // What nobody else wanted is no reason to have less later.
+        if (nrWaiting > 0) {
+            policy.charge(job.queue, Math.min(heldNanos, Math.max(0, nowNanos - contendedNanos)));
+        }
     }
 
     /** Gives free permits to those whom the policy chooses. */

@@ -10,6 +10,8 @@ final class WakeUps {
     private static final int STRIDE = 27;
     /** Whoever is later did not wait for a CPU: all have stood still, or the clock has jumped. */
     private static final long LATE_MAX_NANOS = Dispatcher.PULSE_MAX_NANOS;
+    /** Of fewer, one that is an exception would be taken for the rule. */
+    private static final int NR_WAITED_LEAST = 8;
 
     private final Recent late = new Recent();
     private final Recent waited = new Recent();
@@ -25,6 +27,7 @@ final class WakeUps {
         private int oldest;
         private int nr;
         private int at;
+        private long least;
 
         void add(long newNanos, long nowNanos) {
             while (nr == KEPT || nr > 0 && nowNanos - addedNanos[oldest] > RECENT_NANOS) {
@@ -34,10 +37,14 @@ final class WakeUps {
             int newest = (oldest + nr++) % KEPT;
             nanos[newest] = newNanos;
             addedNanos[newest] = nowNanos;
+            least = Long.MAX_VALUE;
+            for (int number = 0; number < nr; number++) {
+                least = Math.min(least, kept(number));
+            }
         }
 
-        boolean isKnown(long nowNanos) {
-            return nr > 0 && nowNanos - addedNanos[(oldest + nr - 1) % KEPT] <= RECENT_NANOS;
+        boolean isKnown(int nrLeast, long nowNanos) {
+            return nr >= nrLeast && nowNanos - addedNanos[(oldest + nr - 1) % KEPT] <= RECENT_NANOS;
         }
 
         private long kept(int number) {
@@ -51,10 +58,6 @@ final class WakeUps {
         }
 
         long least() {
-            long least = Long.MAX_VALUE;
-            for (int number = 0; number < nr; number++) {
-                least = Math.min(least, kept(number));
-            }
             return least;
         }
 
@@ -83,18 +86,21 @@ final class WakeUps {
 
     /** As long as one request may have waited: of late, so many threads, each as long as some did. */
     long beforeEntryNanos(long nowNanos) {
-        if (!late.isKnown(nowNanos)) {
-            return waited.isKnown(nowNanos) ? waited.next() : 0;
-        }
-        // Timers are a little late in any case.
-        long least = late.least();
-        long ofSecond = waited.isKnown(nowNanos) ? waited.next() : late.next() - least;
-        return late.next() - least + ofSecond;
+        return lateNanos(nowNanos) + (isCounted(nowNanos) ? waited.next() : lateNanos(nowNanos));
+    }
+
+    private boolean isCounted(long nowNanos) {
+        return waited.isKnown(NR_WAITED_LEAST, nowNanos);
+    }
+
+    /** Timers are a little late in any case. */
+    private long lateNanos(long nowNanos) {
+        return late.isKnown(1, nowNanos) ? late.next() - late.least() : 0;
     }
 
     /** How long a request waits so on average. */
     long meanBeforeEntryNanos(long nowNanos) {
-        long ofFirst = late.isKnown(nowNanos) ? late.mean() - late.least() : 0;
-        return ofFirst + (waited.isKnown(nowNanos) ? waited.mean() : ofFirst);
+        long ofFirst = late.isKnown(1, nowNanos) ? late.mean() - late.least() : 0;
+        return ofFirst + (isCounted(nowNanos) ? waited.mean() : ofFirst);
     }
 }

@@ -107,6 +107,22 @@ class PolicyTest {
         assertEquals(0.5, simulation.takeShare("light"), 0.06);
     }
 
+    /** Who had what nobody else wanted has not had more than its share. */
+    @Test
+    void whatNobodyWantedIsNoDebt() {
+        for (Supplier<Policy> policy : List.<Supplier<Policy>>of(
+                Weighted::new, () -> Target.protect("light", 30 * MS), () -> level("light", 30 * MS))) {
+            WorkClass bounded = classFor("light").withAdmission(new Admission(100, S, 503, 1));
+            Settings settings = new Settings(3, 2 * MS, S, Settings.Mode.ON, policy, List.of(bounded, classFor("heavy")));
+            Simulation simulation = new Simulation(settings, 2)
+                    .clients(2, "light", 4 * MS)
+                    .run(60 * S)
+                    .clients(20, "heavy", 40 * MS);
+            simulation.takeShare("light");
+            assertTrue(simulation.run(S).takeShare("light") > 0.08, policy.get().name());
+        }
+    }
+
     @Test
     void priorityComesFirstAndNobodyStarves() {
         Simulation simulation = overload(
@@ -168,7 +184,7 @@ class PolicyTest {
 
     @Test
     void whileNobodyElseIsThereNoShareIsMoved() {
-        Target target = Target.protect("light", 20 * MS);
+        Target target = level("light", 20 * MS);
         Simulation simulation = simulation(() -> target, classFor("light"), classFor("heavy"));
         double before = target.othersShare();
         simulation.clients(30, "light", 4 * MS).run(20 * S);

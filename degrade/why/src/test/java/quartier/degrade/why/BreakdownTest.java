@@ -66,6 +66,7 @@ class BreakdownTest {
         assertEquals(1, row(List.of(unknown, request(0, 10, 5, 0, 0))).nrRequests(), "the two are not mixed");
         assertNull(Schedstat.parse("1 2"));
         assertNull(Schedstat.parse(""));
+        assertNull(Schedstat.parse("0 0 0"), "that kernel counts nothing");
         assertEquals(new Schedstat(1, 2, 3), Schedstat.parse("1 2 3\n"));
     }
 

@@ -18,7 +18,7 @@ public interface Policy {
         return 10;
     }
 
-    /** A class has held a permit for so long. */
+    /** A class has held a permit for so long while somebody waited. */
     default void charge(RunQueue queue, long heldNanos) {}
 
     /**

@@ -75,7 +75,7 @@ public final class Target implements Policy {
     private long tickedNanos;
     private long keepsUntilNanos = Long.MIN_VALUE;
     private final Hold hold = new Hold();
-    /** Whether it has been free since the last step. */
+    /** Whether it is free: a step begins anew whenever that changes. */
     private boolean wasFree;
     /** Whether others were here since the last step, and waited: else their share says nothing. */
     private boolean wasInCompany;
@@ -84,7 +84,7 @@ public final class Target implements Policy {
     private long stuckSinceNanos;
     private boolean wasHere;
     private int nrStuck;
-    /** Of all who are here, smoothed: what others would have of the CPUs if all of them ran in turn. */
+    /** Of all who are here, smoothed: what others would have of the CPUs if all of them ran in turn. 0: not known yet. */
     private double partOfOthers;
     /** From when on the protected class is away, if it does not come, and what had ended of it when it was last seen. */
     private long presentUntilNanos = Long.MIN_VALUE;
@@ -167,7 +167,7 @@ public final class Target implements Policy {
         if (loading != null) {
             load += ofNow * (loading.nrPresent() - load);
         }
-        partOfOthers += ofNow * (partOfOthers(all, own) - partOfOthers);
+        seeWhoIsHere(partOfOthers(all, own), ofNow);
         tickedNanos = nowNanos;
         boolean isHere = own != null && own.isHere();
         if (!isHere || !wasHere || own.latencies().nr() != nrAtTick) {
@@ -184,11 +184,13 @@ public final class Target implements Policy {
             return;
         }
         if (isFirst) {
-            restart(own, nowNanos);
             misses(false, nowNanos);
             presentUntilNanos = Math.max(presentUntilNanos, nowNanos);
         }
-        wasFree &= own.isFree();
+        if (isFirst || wasFree != own.isFree()) {
+            wasFree = own.isFree();
+            restart(own, nowNanos);
+        }
         wasInCompany |= all.stream().anyMatch(queue -> queue != own && queue.isHere());
         wasWanted |= isWanted(all, own);
         if (!isEnforced) {
@@ -225,8 +227,6 @@ public final class Target implements Policy {
     private void restart(RunQueue own, long nowNanos) {
         steppedNanos = nowNanos;
         lookedNanos = nowNanos;
-        // Until a tick sees that it is not.
-        wasFree = true;
         wasInCompany = false;
         wasWanted = false;
         nrAtStep = own.latencies().nr();
@@ -248,7 +248,7 @@ public final class Target implements Policy {
             lookWithout(own, nowNanos);
             return;
         }
-        if (!wasWanted || othersShare >= othersMost()) {
+        if (!wasWanted || othersShare >= othersMost() && latencyNanos <= targetNanos) {
             hold.tryWithout(nowNanos);
         }
         if (wasInCompany) {
@@ -281,6 +281,13 @@ public final class Target implements Policy {
             nrOthers += queue == own ? 0 : queue.nrHere();
         }
         return nrAll == 0 ? 0 : (double) nrOthers / nrAll;
+    }
+
+    /** While only one side is here, nobody takes turns. */
+    private void seeWhoIsHere(double part, double ofNow) {
+        if (part > 0 && part < 1) {
+            partOfOthers = partOfOthers == 0 ? part : partOfOthers + ofNow * (part - partOfOthers);
+        }
     }
 
     private static boolean isWanted(List<RunQueue> all, RunQueue own) {
@@ -355,6 +362,7 @@ public final class Target implements Policy {
      * not there to be slowed down. On a curve it may be.
      */
     private double othersMost() {
-        return loadClass == null ? Math.min(Math.max(partOfOthers, SHARE_MIN), SHARE_MAX) : SHARE_MAX;
+        boolean isKnown = loadClass == null && partOfOthers > 0;
+        return isKnown ? Math.min(Math.max(partOfOthers, SHARE_MIN), SHARE_MAX) : SHARE_MAX;
     }
 }
