@@ -38,14 +38,20 @@ fn serves() -> String {
 
 impl Served {
     fn start(options: &[&str], name: &str, micros: u32) -> Self {
+        let port = free_port();
+        let words = [serves(), port.to_string(), WORKERS.to_string(), micros.to_string()];
+        Self::start_command(options, name, port, &words.each_ref().map(String::as_str))
+    }
+
+    fn start_command(options: &[&str], name: &str, port: u16, words: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let said = folder.path().join("said");
-        let port = free_port();
         let name = format!("test-{name}-{}", std::process::id());
         let process = Command::new(common::quartier())
             .args(["serve", "--name", &name])
             .args(options)
-            .args(["--", &serves(), &port.to_string(), &WORKERS.to_string(), &micros.to_string()])
+            .arg("--")
+            .args(words)
             .stdin(Stdio::null())
             .stderr(std::fs::File::create(&said).unwrap())
             .spawn()
@@ -254,6 +260,61 @@ fn a_rolling_restart_loses_nothing() {
     assert_eq!(served.status().unwrap()["copies"][0]["restarts"], 0, "it was asked for");
 }
 
+/// The new version does not start: it is tried again by and by, and the others keep the old one.
+#[test]
+fn a_reload_that_fails_ends_with_the_first_copy() {
+    if !has_two_cpus() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken");
+    let port = free_port();
+    let script = format!("test ! -e {} && exec {} {port} {WORKERS} 0", broken.display(), serves());
+    let options = ["--copies", "2", "--reload-by", "restart", "--choose", "kernel"];
+    let served = Served::start_command(&options, "fails", port, &["sh", "-c", &script]);
+    served.wait_until_all_serve(2);
+    let other = served.pid_of(1);
+    std::fs::write(&broken, "").unwrap();
+    served.signal("HUP");
+    wait_for("the reload to end", || served.said().contains("the reload ends here, since copy 0"));
+    std::thread::sleep(Duration::from_secs(2));
+    let status = served.status().unwrap();
+    let restarts = status["copies"][0]["restarts"].as_u64().unwrap();
+    assert!((1..=10).contains(&restarts), "{restarts} in two seconds");
+    assert_eq!(served.pid_of(1), other);
+    served.ask().unwrap();
+    std::fs::remove_file(&broken).unwrap();
+    served.wait_until_all_serve(2);
+}
+
+#[test]
+fn copies_of_a_killed_serve_are_left_alone() {
+    let mut served = Served::start(&["--copies", "1"], "left", 0);
+    served.wait_until_all_serve(1);
+    let group = format!("-{}", served.pid_of(0).unwrap());
+    served.process.kill().unwrap();
+    served.process.wait().unwrap();
+    let again = || {
+        let mut command = Command::new(common::quartier());
+        command.args(["serve", "--name", &served.name, "--port", &served.port.to_string()]);
+        command.args(["--", "true"]).stdin(Stdio::null()).output().unwrap()
+    };
+    let refused = again();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("still serve: `kill -- {group}` ends them")), "{said}");
+    let folder = PathBuf::from("/run/quartier-serve").join(&served.name);
+    if rustix::process::geteuid().is_root() {
+        assert!(folder.join("copy-0").is_dir(), "their files are still theirs");
+    }
+    served.ask().unwrap();
+    send("TERM", &group);
+    wait_for("them to end", || served.ask().is_err());
+    wait_for("a name that can be had", || {
+        !String::from_utf8_lossy(&again().stderr).contains("still serve")
+    });
+}
+
 #[test]
 fn without_our_program_the_kernel_chooses_and_that_is_said() {
     if !has_two_cpus() {
@@ -300,6 +361,7 @@ fn what_cannot_be_is_refused_in_a_sentence() {
         (&["--copies", "999"][..], &["true"][..], "--copies 999: there are"),
         (&[], &["true", "{nodes}"], "the command: there is no {nodes} to fill in"),
         (&["--config", config], &["true"], "server.conf, line 2: there is no {pids}"),
+        (&["--config", config, "--config", config], &["true"], "two files are called server.conf"),
         (&["--config", "/nowhere"], &["true"], "cannot read /nowhere"),
         (&["--port", &port], &["true"], "is in use by "),
         (&[], &[&serves, &port, "1"], "copy 0 ended with status 1 before it listened anywhere"),
@@ -323,6 +385,18 @@ fn what_cannot_be_is_refused_in_a_sentence() {
         let said = refused(options, command);
         assert!(said.contains(what), "{options:?} {command:?}: {said}");
     }
+}
+
+#[test]
+fn what_keeps_data_for_all_is_not_copied() {
+    if !has_two_cpus() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let memcached = folder.path().join("memcached");
+    std::os::unix::fs::symlink("/bin/true", &memcached).unwrap();
+    let said = refused(&["--copies", "2"], &[memcached.to_str().unwrap()]);
+    assert!(said.contains("memcached must not be copied: each copy would know a part"), "{said}");
 }
 
 /// What a copy's configuration file says, and what is in the folder that it names.

@@ -69,6 +69,12 @@ fn check(recipe: &str, web: &str, options: &[&str]) {
     std::fs::write(root.path().join("writes.php"), WRITES).unwrap();
     std::fs::write(root.path().join("index.php"), PHP).unwrap();
     std::fs::write(root.path().join("plain.txt"), "plain").unwrap();
+    for (file, text) in [(".env", "secret"), (".git/config", "secret"), (".well-known/it", "known")]
+    {
+        let file = root.path().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let said = aside.path().join("said");
     let libraries = folder.join("usr/lib/x86_64-linux-gnu");
@@ -99,6 +105,11 @@ fn check(recipe: &str, web: &str, options: &[&str]) {
     };
     both_answer("/page?x=1", "\n");
     assert!(get(port, "/plain.txt").unwrap().ends_with("plain"));
+    for hidden in ["/.env", "/.git/config", "/later/.x.php"] {
+        let answer = get(port, hidden).unwrap();
+        assert!(answer.contains(" 403 ") || answer.contains(" 404 "), "{answer}");
+    }
+    assert!(get(port, "/.well-known/it").unwrap().ends_with("known"));
     assert!(get(port, "/writes.php").unwrap().ends_with("6 false"), "{}", said());
     assert_eq!(std::fs::read_to_string(root.path().join("uploads/x")).unwrap(), "upload");
     // A script that comes later, in a folder that does.

@@ -54,11 +54,18 @@ impl Kernel {
         (address < end).then_some(name.as_str())
     }
 
-    /// The function at an address.
+    /// The function at an address. What lies behind something that is no code is none that we know: a module's, say.
     pub fn function(&self, address: u64) -> Option<&str> {
-        let after = self.symbols.partition_point(|(start, _)| *start <= address);
-        self.symbols.get(after.checked_sub(1)?).map(|(_, name)| name.as_str())
+        let (start, name) = last(&self.symbols, address)?;
+        let other = last(&self.variables, address).map_or(0, |(start, _)| *start);
+        (*start >= other).then_some(name.as_str())
     }
+}
+
+/// The last one that begins there or before.
+fn last(symbols: &[(u64, String)], address: u64) -> Option<&(u64, String)> {
+    let after = symbols.partition_point(|(start, _)| *start <= address);
+    symbols.get(after.checked_sub(1)?)
 }
 
 #[cfg(test)]
@@ -73,6 +80,9 @@ mod tests {
         assert_eq!(kernel.symbols.len(), 2);
         assert_eq!(kernel.function(0xffff_ffff_8100_0180), Some("futex_wait"));
         assert_eq!(kernel.function(0x1000), None);
+        assert_eq!(kernel.function(0xffff_ffff_c000_1000), None, "of a module, perhaps");
+        let modules = "ffffffff81000100 t futex_wait\nffffffff81000200 B _end\nffffffffc0001000 t ext4_map [ext4]\n";
+        assert_eq!(Kernel::parse(modules).function(0xffff_ffff_c000_1010), Some("ext4_map"));
         let hidden = Kernel::parse("0000000000000000 T _text\n0000000000000000 t futex_wait\n");
         assert!(hidden.function(u64::MAX).is_none());
     }

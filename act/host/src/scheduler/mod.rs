@@ -37,6 +37,7 @@ pub use holds::{Held, HoldError, Holds};
 pub use journal::{Changes, Entry, Journal, JournalError};
 pub use mask::Mask;
 pub use mover::{Batch, Goal, Move, PageCalls, Pages, ProcessPages};
+pub use task::start_ticks;
 
 /// A step with what is to be known about its process.
 #[derive(Clone, Debug)]

@@ -135,7 +135,7 @@ fn text(answer: &Value) -> String {
     if let Some(ms) = answer["before_entry_ms"].as_f64() {
         let _ = writeln!(
             text,
-            "\nbefore the server's entry a request waits about {ms:.3} ms for a CPU, by how late a thread of the agent's wakes up"
+            "\nbefore the server's entry a request waits about {ms:.3} ms for a CPU, by what threads have waited of late"
         );
     }
     scheduler::write(&mut text, answer);

@@ -47,6 +47,12 @@ impl Args {
                 after.study.unit
             );
         }
+        if before.study.is_modelled != after.study.is_modelled {
+            bail!(
+                "times of the one are measured, of the other modelled from what was counted in guests: sweep both with \
+                 `quartier scale`, or both with `quartier lab scale`"
+            );
+        }
         let comparison = Comparison::of(&before.study, &after.study);
         print(&match self.json {
             true => serde_json::to_string_pretty(&comparison)? + "\n",

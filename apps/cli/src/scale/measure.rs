@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use quartier_model::{CpuList, Recording};
 use quartier_observe::Host;
 use quartier_observe::profile::{Profiler, Unprofiled};
 
+use super::guard::Guard;
 use super::metric::Metric;
 
 /// What stands for the number of CPUs in a command.
@@ -35,6 +36,7 @@ pub struct Measured<'a> {
     pub metric: &'a Metric,
     /// `None`: not profiled.
     pub hertz: Option<u32>,
+    pub guard: &'a Guard,
 }
 
 /// What came of it.
@@ -68,8 +70,7 @@ impl Measured<'_> {
         let (mut command, printed) = self.command(self.command)?;
         let before = usage()?;
         let began = Instant::now();
-        let mut child = start_on(&mut command, self.cpus)
-            .map_err(|error| format!("could not be started: {error}"))?;
+        let mut child = self.start_on(&mut command, self.cpus)?;
         let (recording, status, wall_s) = std::thread::scope(|scope| {
             let (running, ended) = channel();
             let recorder = profiler
@@ -79,6 +80,7 @@ impl Measured<'_> {
             drop(running);
             (recorder.and_then(|recorder| recorder.join().ok()), status, wall_s)
         });
+        self.guard.ended(child.id());
         let after = usage()?;
         let printed =
             text(printed).map_err(|error| format!("its output cannot be read: {error}"))?;
@@ -86,6 +88,13 @@ impl Measured<'_> {
         let units = self.metric.units(&printed, wall_s)?;
         let run = run(units, wall_s, &before, &after);
         Ok(Outcome { run, recording, window_ns: None, unprofiled, complaint: None })
+    }
+
+    /// Starts what ends with us.
+    pub fn start_on(&self, command: &mut Command, cpus: &CpuList) -> Result<Child, String> {
+        self.guard
+            .start(command, |command| start_on(command, cpus))
+            .map_err(|error| format!("could not be started: {error}"))
     }
 
     /// A command with its words filled in, and the file that it prints to.

@@ -2,6 +2,7 @@
 
 pub mod counted;
 mod diff;
+mod guard;
 mod html;
 pub mod measure;
 pub mod metric;
@@ -27,6 +28,7 @@ use crate::numbers::number;
 use crate::output::Output;
 use crate::say;
 use crate::topo::source::{is_dash, print};
+use guard::Guard;
 use metric::Metric;
 use programs::sanity::{self, Tried};
 use programs::{Prepared, Program};
@@ -211,7 +213,8 @@ impl Args {
         }
         let mut sweep = self.sweep()?;
         let Some(program) = self.program else {
-            return reporting.write(sweep.run()?, &sweep.command);
+            let guard = Guard::new(None).context("sh could not be started")?;
+            return reporting.write(sweep.run(&guard)?, &sweep.command);
         };
         // What does wrong is not worth being measured; it stays there until all is.
         let prepared = Prepared::new(program)?;
@@ -220,7 +223,7 @@ impl Args {
             bail!("{} does not run as it should: {why}", program.word());
         }
         sweep.measure_program(&prepared, &allowed()?)?;
-        reporting.write(sweep.run()?, &[program.word().into()])
+        reporting.write(sweep.run(prepared.guard())?, &[program.word().into()])
     }
 
     /// Each once, on all CPUs that may be used.

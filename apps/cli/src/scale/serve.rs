@@ -2,23 +2,16 @@
 //! server, while the load runs.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Child;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use quartier_act::start_on;
 use quartier_decide::verdict::Run;
 use quartier_model::{CpuList, Happening, Recording};
 use quartier_observe::profile::Profiler;
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag::register_usize;
-use signal_hook::low_level::emulate_default_handler;
 
 use super::measure::{self, Measured, Outcome};
 
@@ -49,7 +42,6 @@ struct Server {
 impl Served<'_> {
     /// Runs it; the error is a sentence's end.
     pub fn run(&self) -> Result<Outcome, String> {
-        let interrupted = interrupted()?;
         // Whatever the thread starts that opens the profile is profiled: so the load is started by this one.
         std::thread::scope(|scope| {
             let (tell, told) = channel();
@@ -64,9 +56,9 @@ impl Served<'_> {
             let mut server: Server = server;
             let loaded = self.load(&mut server);
             let ended = end(&mut server.child);
+            self.server.guard.ended(server.child.id());
             drop(server.running);
             let recording = recorder.join().map_err(|_| "could not be followed".to_owned())??;
-            obey(&interrupted);
             let loaded = loaded?;
             ended?;
             Ok(loaded.outcome(recording))
@@ -74,15 +66,13 @@ impl Served<'_> {
     }
 
     fn serve(&self, tell: &Sender<Server>) -> Result<Recording, String> {
-        let Measured { host, online, cpus, hertz, .. } = self.server;
+        let Measured { host, online, hertz, .. } = self.server;
         let hertz =
             hertz.ok_or("is not profiled, and what a server takes is known by profile only")?;
         let profiler = Profiler::open(host, online, hertz)
             .map_err(|why| format!("could not be measured, because {why}"))?;
         let (mut command, _printed) = self.server.command(self.server.command)?;
-        command.process_group(0);
-        let child = start_on(&mut command, cpus)
-            .map_err(|error| format!("could not be started: {error}"))?;
+        let child = self.server.start_on(&mut command, self.server.cpus)?;
         let (running, ended): (_, Receiver<()>) = channel();
         tell.send(Server { child, running }).map_err(|_| "could not be followed".to_owned())?;
         Ok(profiler.record(Path::new("/"), &ended))
@@ -102,9 +92,6 @@ impl Served<'_> {
                 }
                 Err(_) => std::thread::sleep(ASKED_EVERY),
             }
-            if interrupted()?.load(Ordering::Relaxed) > 0 {
-                return Err("was interrupted".to_owned());
-            }
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(format!(
                     "ended before its load did ({status}): is its address in use?"
@@ -118,9 +105,9 @@ impl Served<'_> {
         let (mut command, printed) = self.server.command(self.load)?;
         let before = measure::usage()?;
         let (began, from_ns) = (Instant::now(), now_ns());
-        let mut child: Child = start_on(&mut command, self.load_cpus)
-            .map_err(|error| format!("could not be started: {error}"))?;
+        let mut child = self.server.start_on(&mut command, self.load_cpus)?;
         let status = child.wait().map_err(|error| format!("could not be waited for: {error}"))?;
+        self.server.guard.ended(child.id());
         let (wall_s, to_ns) = (began.elapsed().as_secs_f64(), now_ns());
         let used = measure::cpu_s(&measure::usage()?) - measure::cpu_s(&before);
         let printed =
@@ -193,27 +180,6 @@ pub fn end(server: &mut Child) -> Result<(), String> {
     }
     let _ = kill_process_group(group, Signal::KILL);
     server.wait().map(|_| ()).map_err(|error| format!("could not be ended: {error}"))
-}
-
-/// Now that the server is gone, whoever asked us to end is obeyed.
-pub fn obey(interrupted: &AtomicUsize) {
-    if let signal @ 1.. = interrupted.load(Ordering::Relaxed) {
-        let _ = emulate_default_handler(signal as i32);
-    }
-}
-
-/// The signal that asks us to end, once one came: a server in a process group of its own does not get it.
-pub fn interrupted() -> Result<Arc<AtomicUsize>, String> {
-    static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
-    if let Some(signal) = SIGNAL.get() {
-        return Ok(signal.clone());
-    }
-    let signal = SIGNAL.get_or_init(Arc::default);
-    for number in [SIGINT, SIGTERM, SIGHUP] {
-        register_usize(number, signal.clone(), number as usize)
-            .map_err(|error| format!("could not be kept from being left behind: {error}"))?;
-    }
-    Ok(signal.clone())
 }
 
 /// By the clock that recordings have.

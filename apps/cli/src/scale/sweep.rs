@@ -8,6 +8,7 @@ use quartier_decide::verdict::{Point, Study, fold};
 use quartier_model::CpuList;
 use quartier_observe::Host;
 
+use super::guard::Guard;
 use super::measure::{Measured, Outcome};
 use super::metric::Metric;
 use super::programs::{METRIC, Prepared};
@@ -46,7 +47,7 @@ pub struct Swept {
 
 impl Sweep {
     /// Every round visits every point once.
-    pub fn run(&self) -> anyhow::Result<Swept> {
+    pub fn run(&self, guard: &Guard) -> anyhow::Result<Swept> {
         let path = std::env::var_os("PATH");
         Program::find(&self.command[0], path.as_deref())?;
         if let Some(load) = &self.load {
@@ -74,7 +75,7 @@ impl Sweep {
         }
         for _ in 0..self.repeat {
             for (at, cpus) in self.sets.iter().enumerate() {
-                match self.measure(cpus) {
+                match self.measure(cpus, guard) {
                     Ok(outcome) => swept.add(at, outcome),
                     Err(why) => {
                         let what = if self.load.is_some() { "server" } else { "command" };
@@ -105,7 +106,7 @@ impl Sweep {
         Ok(())
     }
 
-    fn measure(&self, cpus: &CpuList) -> Result<Outcome, String> {
+    fn measure(&self, cpus: &CpuList, guard: &Guard) -> Result<Outcome, String> {
         let measured = Measured {
             host: &self.host,
             online: &self.online,
@@ -113,6 +114,7 @@ impl Sweep {
             command: &self.command,
             metric: &self.metric,
             hertz: self.hertz,
+            guard,
         };
         let Some(load) = &self.load else { return measured.run() };
         let load_cpus = load_cpus(&load.cpus, cpus);

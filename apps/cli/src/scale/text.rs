@@ -188,7 +188,8 @@ fn unknown() -> String {
 }
 
 /// The median; absent of nothing.
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// Between the two in the middle, where there are such.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     match values.len() % 2 {

@@ -13,7 +13,9 @@ use anyhow::Context;
 use quartier_steer::{Binding, signal_all};
 use rustix::process::Signal;
 
+use super::left;
 use super::template::Values;
+use crate::say;
 
 /// A copy that ended is started again after this time, and after twice as long each time.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
@@ -75,8 +77,8 @@ impl Config {
 pub enum Life {
     /// Not started, until then.
     Down { until: Option<Instant> },
-    /// Its first process has ended; the others are given until then.
-    Ending { until: Instant },
+    /// Its first process has ended, as it was told or by itself; the others are given until then.
+    Ending { until: Instant, was_asked: bool },
     /// Started, and listens as yet nowhere.
     Starting { since: Instant },
     /// Listens.
@@ -132,6 +134,12 @@ impl Copy {
         // Not a `Child`: whoever is left to us is waited for in one place.
         self.pid = Some(child.id());
         self.life = Life::Starting { since: Instant::now() };
+        if let Err(error) = left::note(&self.directory, child.id()) {
+            say::sentence(&format!(
+                "who comes after us will not know copy {}: {error:#}",
+                self.number
+            ));
+        }
         Ok(())
     }
 
@@ -173,7 +181,7 @@ impl Copy {
         };
         self.tell_all(stop_signal);
         self.tell_all(Signal::CONT);
-        self.life = Life::Ending { until };
+        self.life = Life::Ending { until, was_asked };
         let when = if listened { "" } else { " before it listened anywhere" };
         (!was_asked).then(|| format!("copy {} {}{when}", self.number, how(status)))
     }
@@ -182,7 +190,7 @@ impl Copy {
     pub fn is_gone(&mut self) -> bool {
         let Some(pid) = self.pid else { return true };
         match self.life {
-            Life::Ending { until } if until <= Instant::now() => {
+            Life::Ending { until, .. } if until <= Instant::now() => {
                 self.tell_all(Signal::KILL);
             }
             Life::Ending { .. } => {}
@@ -191,6 +199,7 @@ impl Copy {
         let is_gone = !signal_all(pid, None);
         if is_gone {
             self.pid = None;
+            left::forget(&self.directory);
         }
         is_gone
     }

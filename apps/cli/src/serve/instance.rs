@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 
 use super::copy::make_directory;
+use super::left;
 use super::receiving::Receiving;
 
 /// A name that nobody else uses while this is held.
@@ -50,6 +51,7 @@ impl Instance {
                 "a `quartier serve` named {name} runs already: stop that one, or give this one another --name"
             );
         }
+        refuse_if_copies_live(name, &directory)?;
         Receiving::undo_left(&directory);
         for file in ["status.json", "metrics"] {
             let _ = fs::remove_file(directory.join(file));
@@ -61,6 +63,19 @@ impl Instance {
     pub fn of_copy(&self, copy: usize) -> PathBuf {
         self.directory.join(format!("copy-{copy}"))
     }
+}
+
+/// They answer from the files that are here: nothing of these is touched.
+fn refuse_if_copies_live(name: &str, directory: &Path) -> anyhow::Result<()> {
+    let groups: Vec<String> =
+        left::living(directory).iter().map(|group| format!("-{group}")).collect();
+    if groups.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "copies of a `quartier serve` named {name} that was killed still serve: `kill -- {}` ends them; or give this one another --name",
+        groups.join(" ")
+    )
 }
 
 impl Drop for Instance {

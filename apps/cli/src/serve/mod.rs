@@ -3,6 +3,7 @@
 mod chooser;
 mod copy;
 mod instance;
+mod left;
 mod looks;
 mod metrics;
 mod outs;
@@ -48,8 +49,8 @@ Examples:
       {dir} is the copy's own directory, where nginx.conf lies with {node}, {copy} filled in
   quartier serve --recipe nginx-php --root /srv/wiki
       nginx and PHP-FPM, one of each on each node; the system's own configuration is left alone
-  quartier serve --recipe nginx-php --root /srv/wiki --copy-root --keep-one data,conf
-      The same, with the folder in each node's memory, but for what the wiki writes
+  quartier serve --recipe nginx-php --root /srv/www --copy-root --keep-one uploads
+      The same, with the folder in each node's memory, but for what is uploaded
   quartier serve status
       Connections and load of each copy, and why anything is not done
   kill -HUP PID; kill PID
@@ -205,12 +206,14 @@ impl Args {
 impl Serve {
     fn run(mut self) -> anyhow::Result<ExitCode> {
         self.check_root_is_used()?;
+        self.check_configs_differ()?;
         let cooked = self.cook()?;
         let program = Program::find(self.command[0].as_ref(), std::env::var_os("PATH").as_deref())?;
         let host = Host::live();
         let machine = host.machine()?;
         let allowed = host.process_limits(Pid::Own)?.cpus;
         let places = Places::new(&machine, &allowed, self.per, self.copies)?;
+        self.check_may_be_copied(places.homes.len())?;
         let name = match (self.name.clone(), self.recipe) {
             (Some(name), _) => name,
             (None, Some(recipe)) => recipe.as_str().to_owned(),
@@ -287,6 +290,28 @@ impl Serve {
                 "--root: neither the command nor a --config file has {WORD}: put it where the server takes \
                  the name of its folder"
             );
+        }
+        Ok(())
+    }
+
+    /// A copy's directory has one file of a name.
+    fn check_configs_differ(&self) -> anyhow::Result<()> {
+        let names: Vec<_> = self.config.iter().filter_map(|file| file.file_name()).collect();
+        let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+        if let Some((_, name)) = twice {
+            bail!(
+                "--config: two files are called {}, and each copy has one folder for all: rename one",
+                name.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Whoever keeps data for all may not be there twice on one port.
+    fn check_may_be_copied(&self, nr_copies: usize) -> anyhow::Result<()> {
+        let name = name_of(&self.command[0]);
+        if nr_copies > 1 && self.recipe.is_none() && KEEP_DATA.contains(&name.as_str()) {
+            bail!("{}", must_not_be_copied(&name));
         }
         Ok(())
     }
@@ -370,6 +395,18 @@ impl Serve {
         }
         Ok(())
     }
+}
+
+/// Servers that are asked for what they were told before.
+const KEEP_DATA: [&str; 6] =
+    ["memcached", "redis-server", "valkey-server", "postgres", "mariadbd", "mysqld"];
+
+/// Said of these, with what may be done instead.
+fn must_not_be_copied(name: &str) -> String {
+    format!(
+        "{name} must not be copied: each copy would know a part of the data, and who asks would find it only by chance; run one, with \
+         its threads placed: quartier run -- {name}"
+    )
 }
 
 /// The last part of a path, as far as it may be a name.

@@ -69,10 +69,7 @@ impl Name {
     /// `has_copies`: each copy sees the folder through a link that changes.
     pub fn cook(self, root: Option<&Path>, has_copies: bool, port: u16) -> anyhow::Result<Cooked> {
         let Some((web, stop, reload, text)) = self.web() else {
-            bail!(
-                "memcached must not be copied: each copy would know a part of the data, and who asks would \
-                 find it only by chance; run one, with its threads placed: quartier run -- memcached"
-            );
+            bail!("{}", super::must_not_be_copied(self.as_str()));
         };
         let root = root.context("--recipe needs --root DIR: what is to be served")?;
         check(root)?;
@@ -88,7 +85,8 @@ impl Name {
             Self::ApachePhp | Self::ApachePreforkPhp => {
                 vec![&web_path, "-DFOREGROUND", "-f", &config]
             }
-            _ => vec![&web_path, "-c", &config],
+            // Else it writes into the system's log until it has read this file.
+            _ => vec![&web_path, "-e", "{dir}/error.log", "-c", &config],
         };
         let parts = [
             part(&[&php, "--nodaemonize", "--fpm-config", "{dir}/php.conf"], "QUIT", "USR2"),

@@ -103,15 +103,14 @@ fn look_at(spaces: &mut Spaces, process: u32) {
     }
 }
 
-/// As the kernel lists them, what is code or data that is there for good: that of modules and programs in the kernel has a
-/// third word.
+/// As the kernel lists them, but for those of programs in the kernel, which come and go: others have their addresses later.
 fn kernel_names() -> Result<Vec<u8>> {
     let path = std::path::Path::new(KERNEL_NAMES);
     let file = fs::File::open(path).path("open", path)?;
     let mut kept = Vec::new();
     for line in BufReader::new(file).split(b'\n') {
         let line = line.path("read", path)?;
-        if line.iter().filter(|byte| byte.is_ascii_whitespace()).count() == 2 {
+        if !line.ends_with(b"[bpf]") {
             kept.extend_from_slice(&line);
             kept.push(b'\n');
         }

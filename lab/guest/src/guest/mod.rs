@@ -204,7 +204,7 @@ pub struct Report {
 pub struct Spaces {
     /// By process: the last `/proc/PID/maps` that was seen of it.
     pub maps: BTreeMap<u32, String>,
-    /// `/proc/kallsyms`, without modules.
+    /// `/proc/kallsyms`, without programs in the kernel.
     pub kernel_names: String,
 }
 

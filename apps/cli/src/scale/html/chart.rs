@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::markup::escape;
+use crate::scale::text::median;
 
 /// A line.
 pub struct Series {
@@ -35,10 +36,9 @@ const BOTTOM: f64 = 40.0;
 impl Mark {
     /// Of runs on so many CPUs.
     pub fn of(x: f64, values: &[f64]) -> Self {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let at = |part: f64| sorted[((sorted.len() - 1) as f64 * part).round() as usize];
-        Self { x, middle: at(0.5), least: at(0.0), greatest: at(1.0) }
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self { x, middle: median(values.to_vec()).unwrap_or(f64::NAN), least, greatest }
     }
 }
 

@@ -2,6 +2,7 @@
 prepare() {
     need apache2 apache2-bin
     need ab apache2-utils
+    need python3 python3
     modules=/usr/lib/apache2/modules
     [ -d "$modules" ] || refuse "Apache's modules are not in $modules: apt-get install --no-install-recommends apache2-bin"
     mkdir -p "$PLACE/root"

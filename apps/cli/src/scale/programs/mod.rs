@@ -5,21 +5,17 @@ mod place;
 pub mod sanity;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
+use std::{fs, io};
 
 use anyhow::{Context, bail};
 use place::Place;
 
-use crate::scale::serve::{interrupted, obey};
+use super::guard::Guard;
 
 const COMMON: &str = include_str!("common.sh");
-/// Whether something has ended.
-const LOOKED_EVERY: Duration = Duration::from_millis(5);
 /// What scripts print of the work that was done.
 pub const METRIC: &str = r"(?m)^work ([0-9]+)$";
 
@@ -124,12 +120,14 @@ impl Prepared {
 
     /// Does one of the things, and gives what it printed; the error is what it complained of last.
     fn does(&self, action: &str, nr_cpus: usize) -> Result<String, String> {
-        let (status, printed, complained) = self
+        let Output { status, stdout, stderr } = self
             .ran(self.command(action, nr_cpus))
             .map_err(|error| format!("sh could not be run: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if status.success() {
-            return Ok(printed);
+            return Ok(text(&stdout));
         }
+        let complained = text(&stderr);
         let last = complained.lines().rev().find(|line| !line.trim().is_empty());
         Err(last.map_or_else(
             || format!("its `{action}` failed ({status})"),
@@ -137,29 +135,19 @@ impl Prepared {
         ))
     }
 
-    /// Whoever asks us to end is obeyed at once, and what has begun ends too.
-    fn ran(&self, mut command: Command) -> io::Result<(ExitStatus, String, String)> {
-        let interrupted = interrupted().map_err(io::Error::other)?;
-        let (mut printed, mut complained) = (tempfile::tempfile()?, tempfile::tempfile()?);
-        command.stdout(printed.try_clone()?).stderr(complained.try_clone()?);
-        let mut child = self.place.start(&mut command)?;
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            obey(&interrupted);
-            std::thread::sleep(LOOKED_EVERY);
-        };
-        self.place.ended(child.id());
-        Ok((status, text(&mut printed)?, text(&mut complained)?))
+    fn ran(&self, mut command: Command) -> io::Result<Output> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.guard().start(&mut command, Command::spawn)?;
+        let group = child.id();
+        let output = child.wait_with_output();
+        self.guard().ended(group);
+        output
     }
-}
 
-fn text(file: &mut File) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    /// Who ends what is started of it.
+    pub fn guard(&self) -> &Guard {
+        self.place.guard()
+    }
 }
 
 /// One that nobody has now.

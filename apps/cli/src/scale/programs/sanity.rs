@@ -1,7 +1,7 @@
 //! Each program once: whether it runs here, and what it answers is right.
 
 use std::fmt::Write;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -51,12 +51,12 @@ impl Prepared {
         let mut command = self.command("serve", nr_cpus);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = self
-            .place
-            .start(&mut command)
+            .guard()
+            .start(&mut command, Command::spawn)
             .map_err(|error| format!("could not be started: {error}"))?;
         let done = self.answers(&mut server, nr_cpus).and_then(|()| self.timed("load", nr_cpus));
         let ended = end(&mut server);
-        self.place.ended(server.id());
+        self.guard().ended(server.id());
         ended?;
         done
     }

@@ -1,5 +1,6 @@
 //! Copies live and end: whoever has ended is waited for and started again, reloads go round, and all stop.
 
+use std::collections::VecDeque;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -39,20 +40,25 @@ impl Unit {
     pub(super) fn follow_ends(&mut self) {
         for copy in &mut self.copies {
             copy.kill_if_late();
-            if matches!(copy.life, Life::Ending { .. }) && copy.is_gone() {
-                self.processes[copy.number].clear();
-                copy.life = Life::Down { until: None };
-                let is_reloaded = self.reloads.front() == Some(&copy.number)
-                    && self.options.reload_by == ReloadBy::Restart;
-                if self.is_stopping || self.nr_looks == 0 {
-                    continue;
-                } else if is_reloaded {
-                    copy.restart_now();
-                } else {
-                    let wait = copy.restart_later();
-                    let number = copy.number;
-                    say::sentence(&format!("copy {number} is started again in {wait:.1?}"));
-                }
+            let Life::Ending { was_asked, .. } = copy.life else { continue };
+            if !copy.is_gone() {
+                continue;
+            }
+            self.processes[copy.number].clear();
+            copy.life = Life::Down { until: None };
+            if self.is_stopping || self.nr_looks == 0 {
+                continue;
+            }
+            let is_reloaded = self.reloads.front() == Some(&copy.number);
+            if was_asked && is_reloaded && self.options.reload_by == ReloadBy::Restart {
+                copy.restart_now();
+                continue;
+            }
+            let wait = copy.restart_later();
+            let number = copy.number;
+            say::sentence(&format!("copy {number} is started again in {wait:.1?}"));
+            if is_reloaded {
+                end_reload(number, &mut self.reloads, &mut self.reloading);
             }
         }
     }
@@ -101,9 +107,11 @@ impl Unit {
         };
         let is_up = matches!(copy.life, Life::Up { .. });
         let is_over = since.elapsed() > self.options.drain + self.options.start_timeout;
-        if since.elapsed() >= RELOADED_AFTER && (is_up || is_over) {
+        if since.elapsed() >= RELOADED_AFTER && is_up {
             self.reloads.pop_front();
             self.reloading = None;
+        } else if is_over {
+            end_reload(at, &mut self.reloads, &mut self.reloading);
         }
     }
 
@@ -120,5 +128,18 @@ impl Unit {
 
     pub(super) fn all_gone(&self) -> bool {
         self.copies.iter().all(|copy| copy.pid.is_none())
+    }
+}
+
+/// What one copy does not survive, the others are spared.
+fn end_reload(copy: usize, reloads: &mut VecDeque<usize>, reloading: &mut Option<Instant>) {
+    let nr_left = reloads.len() - 1;
+    reloads.clear();
+    *reloading = None;
+    if nr_left > 0 {
+        say::sentence(&format!(
+            "the reload ends here, since copy {copy} did not serve after it: {nr_left} of the copies stay as they are; mend that, and \
+             reload again"
+        ));
     }
 }

@@ -23,7 +23,7 @@ final class Totals {
                 new Total("target_out_of_reach", false, "1 if no order of requests can hold the target", () -> reach(dispatcher)),
                 gauge("permits", "Permits that there are now", dispatcher::nrPermits),
                 gauge("unseen_wait_seconds",
-                        "What a request waits before the server's entry, by how late threads wake up; latencies have it",
+                        "What a request waits before the server's entry, by what threads have waited of late; latencies have it",
                         () -> dispatcher.unseenWaitNanos() / 1e9),
                 gauge("classes_woven", "Classes with yield points, since the start", weaving::nrClasses),
                 gauge("points", "Yield points in them", weaving::nrPoints),

@@ -226,7 +226,7 @@ public final class Dispatcher {
         });
     }
 
-    /** What a request waits on average before it is seen, by how late threads were in the last second. */
+    /** What a request waits on average before it is seen, by what threads have waited in the last second. */
     public long unseenWaitNanos() {
         return locked(() -> scheduler.unseenWaitNanos(clock.getAsLong()));
     }
