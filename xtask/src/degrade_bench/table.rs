@@ -21,12 +21,13 @@ const OFF_CURVE_MAX: f64 = 0.1;
 /// All tables, and the targets.
 pub fn of(experiment: &Experiment) -> String {
     let begin = &experiment.begin;
+    let (light_cost, heavy_cost) = experiment.costs(0);
     let mut out = format!(
         "{} CPUs, Java {}. A light request takes {:.2} ms of CPU, a heavy one {:.2}. From the least to the greatest of {} runs each.\n",
         begin.cpus,
         begin.java,
-        1e3 * begin.light_cpu_s,
-        1e3 * begin.heavy_cpu_s,
+        1e3 * light_cost,
+        1e3 * heavy_cost,
         experiment.rounds(),
     );
     for variant in experiment.variants() {

@@ -36,6 +36,18 @@ fn useful_work_is_that_of_answered_requests() {
     assert_eq!(useful("unmodified").map(|it| (100.0 * it).round()), Some(200.0));
     assert_eq!(useful("protect").map(|it| (100.0 * it).round()), Some(200.0));
     assert_eq!(useful("jetty"), None, "absent is not zero");
+    // Not what was learned as it began.
+    let text = BEGIN.replace('\n', " ").replace("0.01", "0.03") + "\n";
+    let runs = [
+        ("unmodified", 0, "light", 10_000),
+        ("unmodified", 40, "light", 5_000),
+        ("unmodified", 40, "heavy", 1_000),
+    ];
+    let text = runs.iter().fold(text, |text, (variant, heavy, class, answered)| {
+        text + &line(variant, *heavy, 0, class, *answered, "50")
+    });
+    let (light, heavy) = Experiment::parse(&text).unwrap().costs(0);
+    assert!((light - 0.002).abs() < 1e-9 && (heavy - 0.01).abs() < 1e-9, "{light} {heavy}");
     // Clients took 0.5 of the 20 seconds.
     let of_left = experiment.useful_of_left("closed", "protect", 40, 0).unwrap();
     assert!((of_left - 2.0 / 1.95).abs() < 1e-9, "{of_left}");
