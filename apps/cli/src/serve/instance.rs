@@ -51,11 +51,12 @@ impl Instance {
                 "a `quartier serve` named {name} runs already: stop that one, or give this one another --name"
             );
         }
-        refuse_if_copies_live(name, &directory)?;
-        Receiving::undo_left(&directory);
+        // At once: whoever sees the lock believes them.
         for file in ["status.json", "metrics"] {
             let _ = fs::remove_file(directory.join(file));
         }
+        refuse_if_copies_live(name, &directory)?;
+        Receiving::undo_left(&directory);
         Ok(Self { directory, _lock: lock })
     }
 
