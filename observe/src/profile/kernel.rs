@@ -44,28 +44,27 @@ impl Kernel {
 
     /// The variable at an address. How long the last one is, nobody says.
     pub fn variable(&self, address: u64) -> Option<&str> {
-        let after = self.variables.partition_point(|(start, _)| *start <= address);
-        let (start, name) = self.variables.get(after.checked_sub(1)?)?;
+        let at = last(&self.variables, address)?;
+        let (start, name) = &self.variables[at];
         // Of these there are as many as types of data, and what follows them has no name of its own.
         if name.starts_with("__BTF_ID__") {
             return None;
         }
-        let end = self.variables.get(after).map_or(start + LAST_BYTES, |(next, _)| *next);
+        let end = self.variables.get(at + 1).map_or(start + LAST_BYTES, |(next, _)| *next);
         (address < end).then_some(name.as_str())
     }
 
     /// The function at an address. What lies behind something that is no code is none that we know: a module's, say.
     pub fn function(&self, address: u64) -> Option<&str> {
-        let (start, name) = last(&self.symbols, address)?;
-        let other = last(&self.variables, address).map_or(0, |(start, _)| *start);
+        let (start, name) = &self.symbols[last(&self.symbols, address)?];
+        let other = last(&self.variables, address).map_or(0, |at| self.variables[at].0);
         (*start >= other).then_some(name.as_str())
     }
 }
 
 /// The last one that begins there or before.
-fn last(symbols: &[(u64, String)], address: u64) -> Option<&(u64, String)> {
-    let after = symbols.partition_point(|(start, _)| *start <= address);
-    symbols.get(after.checked_sub(1)?)
+fn last(symbols: &[(u64, String)], address: u64) -> Option<usize> {
+    symbols.partition_point(|(start, _)| *start <= address).checked_sub(1)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use quartier_observe::profile::Profiler;
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::guard::Guard;
 use super::measure::{self, Measured, Outcome};
 
 /// A server answers within this time, or is none.
@@ -55,8 +56,7 @@ impl Served<'_> {
             };
             let mut server: Server = server;
             let loaded = self.load(&mut server);
-            let ended = end(&mut server.child);
-            self.server.guard.ended(server.child.id());
+            let ended = end(&mut server.child, self.server.guard);
             drop(server.running);
             let recording = recorder.join().map_err(|_| "could not be followed".to_owned())??;
             let loaded = loaded?;
@@ -165,8 +165,14 @@ impl Loaded {
     }
 }
 
-/// Asks the server and all that it started to end, and makes them after a while.
-pub fn end(server: &mut Child) -> Result<(), String> {
+/// Asks the server and all that it started to end, and makes them after a while. The guard need not.
+pub fn end(server: &mut Child, guard: &Guard) -> Result<(), String> {
+    let ended = make_end(server);
+    guard.ended(server.id());
+    ended
+}
+
+fn make_end(server: &mut Child) -> Result<(), String> {
     let Some(group) = Pid::from_raw(server.id() as i32) else { return Ok(()) };
     let began = Instant::now();
     let _ = kill_process_group(group, Signal::TERM);

@@ -55,9 +55,7 @@ impl Prepared {
             .start(&mut command, Command::spawn)
             .map_err(|error| format!("could not be started: {error}"))?;
         let done = self.answers(&mut server, nr_cpus).and_then(|()| self.timed("load", nr_cpus));
-        let ended = end(&mut server);
-        self.guard().ended(server.id());
-        ended?;
+        end(&mut server, self.guard())?;
         done
     }
 
