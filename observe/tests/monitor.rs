@@ -514,6 +514,21 @@ fn rules_say_who_is_left_alone() {
     assert_eq!(only(&world.periods(10, &[(40, 50, 0)])).standing, Standing::OptedOut);
 }
 
+/// At the next look, not some seconds later: who was let go would be placed again meanwhile.
+#[test]
+fn other_rules_hold_at_once() {
+    let mut world = World::new(Rules::default());
+    world.process(PID, 500, &[40, 41]);
+    let both = [(40, 50, 0), (41, 50, 0)];
+    assert_eq!(only(&world.periods(40, &both)).standing, Standing::Free);
+    let never = vec![Who { name: Some("a*".to_owned()), uid: Some(7), ..Who::default() }];
+    world.monitor.set_rules(Rules { never, ..Rules::default() });
+    let snapshot = world.periods(1, &both);
+    let process = only(&snapshot);
+    assert_eq!(process.standing, Standing::OptedOut);
+    assert!(process.threads.iter().all(|seen| process.standing_of(seen) == Standing::OptedOut));
+}
+
 #[test]
 fn whoever_watches_is_known_whatever_rules_say() {
     let only_it = vec![Who { name: Some("a*".to_owned()), uid: Some(7), ..Who::default() }];

@@ -212,6 +212,7 @@ impl Monitor {
     /// Other rules from now on.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
+        self.processes.values_mut().for_each(Process::forget_standing);
     }
 
     /// Looking at pages takes so much of one CPU from now on.

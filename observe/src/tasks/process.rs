@@ -54,7 +54,8 @@ pub struct Process {
 /// Whether it may be placed, and where.
 #[derive(Debug)]
 struct Standings {
-    looked: Nanos,
+    /// `None`: by other rules than hold now.
+    looked: Option<Nanos>,
     of_process: Standing,
     pin: Option<NodeOsId>,
     cgroup: Option<String>,
@@ -295,9 +296,20 @@ impl Process {
         self.busy.len()
     }
 
+    /// There are other rules: by those of before nobody may be placed any more.
+    pub fn forget_standing(&mut self) {
+        if let Some(standing) = &mut self.standing {
+            standing.looked = None;
+            standing.of_process = Standing::Unknown;
+            standing.of_threads.clear();
+        }
+    }
+
     /// Whether it may be placed is asked again now and then.
     pub fn ask_standing(&mut self, look: &mut Look<'_>) {
-        let is_old = |standing: &Standings| look.at >= standing.looked + LOOK_AT_STANDING;
+        let is_old = |standing: &Standings| {
+            standing.looked.is_none_or(|looked| look.at >= looked + LOOK_AT_STANDING)
+        };
         if !self.is_busy() || !self.standing.as_ref().is_none_or(is_old) {
             return;
         }
@@ -334,7 +346,7 @@ impl Process {
             None => cpuset,
         };
         self.standing = Some(Standings {
-            looked: look.at,
+            looked: Some(look.at),
             of_process,
             pin,
             cgroup,
