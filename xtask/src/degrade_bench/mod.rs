@@ -126,13 +126,16 @@ enum Line {
     Run(Run),
 }
 
-/// Where it was.
+/// Where it was; one for each round.
 #[derive(Clone, Debug, Deserialize)]
 struct Begin {
-    /// One request, on the unmodified server.
+    /// One request, on the unmodified server as the round began.
     light_cpu_s: f64,
     heavy_cpu_s: f64,
     cpus: u32,
+    /// As the kernel calls them; `None`: counted before that was noted.
+    #[serde(default)]
+    cpu: Option<String>,
     java: String,
 }
 

@@ -23,8 +23,9 @@ pub fn of(experiment: &Experiment) -> String {
     let begin = &experiment.begin;
     let (light_cost, heavy_cost) = experiment.costs(0);
     let mut out = format!(
-        "{} CPUs, Java {}. A light request takes {:.2} ms of CPU, a heavy one {:.2}. From the least to the greatest of {} runs each.\n",
+        "{} CPUs{}, Java {}. A light request takes {:.2} ms of CPU, a heavy one {:.2}. From the least to the greatest of {} runs each.\n",
         begin.cpus,
+        begin.cpu.as_ref().map_or_else(String::new, |model| format!(" ({model})")),
         begin.java,
         1e3 * light_cost,
         1e3 * heavy_cost,
