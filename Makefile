@@ -32,7 +32,7 @@ XTASK_OF_TESTS = $(BUILD_OF_TESTS) && "$(TARGET)/debug/xtask"
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
 
-.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar degrade-bench degrade-environments \
+.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar degrade-bench degrade-environments scale-planted \
 	bench lint man clean install stage deb
 
 help: ## This list
@@ -98,13 +98,19 @@ degrade-jar: deps ## The same, built only, and put beside the command
 	install -D -m 644 "$(JAR)" "$(BUILT)/quartier-degrade.jar"
 
 # Nothing else may run meanwhile.
+scale-planted: build ## How often `quartier scale` is right about a planted culprit, for docs/results (an hour)
+	$(XTASK) scale-planted --quartier "$(BUILT)/quartier"
+
+# Nothing else may run meanwhile.
 degrade-bench: deps ## Who gets slow under overload, by policy, on real servers, for docs/results (two hours)
 	$(MAVEN) --quiet --projects bench --also-make -DskipTests package
 	$(XTASK) degrade-bench
 
 # All held to the same targets, so that they are comparable.
 ENVIRONMENTS := docs/results/degrade/environments
-IN_ENVIRONMENT = $(XTASK) degrade-bench --heavy 0,20,40 --loops closed --warm-seconds 1.5 --seconds 4 --alone-ms 36
+# The same targets in all of them: by what `make degrade-bench` tells of the light service's p95 without heavy requests on this machine.
+ALONE_MS ?= 36
+IN_ENVIRONMENT = $(XTASK) degrade-bench --heavy 0,20,40 --loops closed --warm-seconds 1.5 --seconds 4 --alone-ms $(ALONE_MS)
 degrade-environments: deps ## Whether that is the same whatever the kernel does, for docs/results (an hour)
 	$(MAVEN) --quiet --projects bench --also-make -DskipTests package
 	$(IN_ENVIRONMENT) --variants unmodified,protect,curve,jetty,jetty-protect,jetty-curve --out $(ENVIRONMENTS)/as-they-come

@@ -88,23 +88,29 @@ fetch_jdks() {
 # Servers that quartierd moves, likewise: installing them would start them here.
 servers_folder=target/servers
 
+# Those that recipes of `quartier serve` are for.
+has_web() {
+    { [ -e /usr/sbin/apache2 ] || [ -e "$servers_folder/usr/sbin/apache2" ]; } &&
+        { [ -e /usr/sbin/nginx ] || [ -e "$servers_folder/usr/sbin/nginx" ]; } &&
+        [ -n "$(ls /usr/sbin/php-fpm* "$servers_folder"/usr/sbin/php-fpm* 2>/dev/null)" ]
+}
+
 has_servers() {
     { has postgres || [ -e "$servers_folder/usr/lib/postgresql" ] || [ -e /usr/lib/postgresql ]; } &&
         { has mariadbd || [ -e "$servers_folder/usr/sbin/mariadbd" ]; } &&
         { has sysbench || [ -e "$servers_folder/usr/bin/sysbench" ]; } &&
         { has memcached || [ -e "$servers_folder/usr/bin/memcached" ]; } &&
-        { has apache2 || [ -e "$servers_folder/usr/sbin/apache2" ]; } &&
-        { has nginx || [ -e "$servers_folder/usr/sbin/nginx" ]; } &&
-        { [ -n "$(ls /usr/sbin/php-fpm* "$servers_folder"/usr/sbin/php-fpm* 2>/dev/null)" ]; }
+        has_web
 }
 
+# fetch_servers WHAT-NEEDS-THEM PACKAGES...: with all that these need.
 fetch_servers() {
-    servers=$(apt-get install --simulate --no-install-recommends postgresql mariadb-server-core \
-        mariadb-client-core sysbench memcached apache2-bin apache2-utils nginx-light php-fpm |
-        awk '$1 == "Inst" { print $2 }')
-    # shellcheck disable=SC2086 # A list of packages.
-    unpack "$servers_folder" $servers ||
-        echo "quartier: PostgreSQL, MariaDB, memcached, Apache, nginx and PHP could not be fetched: \`cargo xtask servers\` and the tests of recipes need them" >&2
+    needed=$1
+    shift
+    servers=$(apt-get install --simulate --no-install-recommends "$@" | awk '$1 == "Inst" { print $2 }')
+    # shellcheck disable=SC2086 # A list of packages; an empty one is none.
+    { [ -n "$servers" ] && unpack "$servers_folder" $servers; } ||
+        echo "quartier: these could not be fetched, and $needed them: $*" >&2
 }
 
 # Debian's compiler wants Debian's cargo and tools; where rustup's is there, its tools are rustup's.
@@ -230,7 +236,11 @@ fi
 # Large, so nobody gets them for tests that are skipped without.
 if [ "$1" = build ] && [ -n "${CI:-}" ]; then
     fetch_jdks
+    if has apt-get && ! has_web; then
+        fetch_servers "the tests of recipes need" apache2-bin nginx-light php-fpm
+    fi
 fi
 if [ "$1" = results ] && has apt-get && ! has_servers; then
-    fetch_servers
+    fetch_servers "\`cargo xtask servers\` and the tests of recipes need" postgresql mariadb-server-core \
+        mariadb-client-core sysbench memcached apache2-bin apache2-utils nginx-light php-fpm
 fi

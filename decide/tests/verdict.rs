@@ -8,7 +8,7 @@ const LOOK_NS: u64 = 1_000_000;
 /// Of the global counter, and of the mutex.
 const WORD: u64 = 0x5000;
 
-const STACKS: [&[(&str, &str)]; 6] = [
+const STACKS: [&[(&str, &str)]; 7] = [
     &[("main", "a"), ("work", "a"), ("compute", "a")],
     &[("main", "a"), ("work", "a"), ("count", "a")],
     &[("main", "a"), ("work", "a"), ("prepare", "a"), ("compute", "a")],
@@ -32,6 +32,7 @@ const STACKS: [&[(&str, &str)]; 6] = [
         ("__x64_sys_read", KERNEL_MODULE),
         ("io_schedule", KERNEL_MODULE),
     ],
+    &[("main", "a"), ("work", "a"), ("epoll_wait", "libc.so.6"), ("do_epoll_wait", KERNEL_MODULE)],
 ];
 const COMPUTE: u32 = 0;
 const COUNT: u32 = 1;
@@ -39,9 +40,12 @@ const PREPARE: u32 = 2;
 const LOCKED: u32 = 3;
 const BARRIER: u32 = 4;
 const DISK: u32 = 5;
+const PEER: u32 = 6;
 
 /// What threads do, of a run that is being made up.
-struct Story(Recording);
+///
+/// With when its load ran, if it is a server.
+struct Story(Recording, Option<(u64, u64)>);
 
 impl Story {
     fn new() -> Self {
@@ -59,7 +63,7 @@ impl Story {
             }
             recording.stacks.push(numbers);
         }
-        Self(recording)
+        Self(recording, None)
     }
 
     fn add(&mut self, at_ns: u64, tid: u32, what: Happening) {
@@ -102,12 +106,12 @@ impl Story {
             self.add(ends_ns, tid, Happening::Ended);
         }
         self.0.events.sort_by_key(|event| event.at_ns);
-        let profile = fold(&self.0, nr_cpus, None);
+        let profile = fold(&self.0, nr_cpus, self.1);
         let profile = study.adopt(profile, &self.0);
         Run {
             units: 100.0,
             wall_s: ends_ns as f64 / 1e9,
-            user_s: profile.ran_s,
+            user_s: Some(profile.ran_s),
             profile: Some(profile),
             ..Run::default()
         }
@@ -319,6 +323,61 @@ fn what_everybody_waits_for_is_named_where_nobody_runs() {
     });
     let (class, _, _) = only(&verdict);
     assert_eq!(class, Some(Class::Disk));
+}
+
+/// A server whose threads are asked too seldom.
+fn served(story: &mut Story, nr_cpus: u32, looks: u64) -> u64 {
+    let ends_ns = 2 * looks * LOOK_NS;
+    story.1 = Some((0, ends_ns));
+    for tid in 1..=nr_cpus {
+        // One after the other: never two at once.
+        let mut at_ns = u64::from(tid) * LOOK_NS;
+        for _ in 0..looks / u64::from(nr_cpus) {
+            let until_ns = story.runs(tid, at_ns, 1, COMPUTE, None);
+            story.waits(tid, until_ns, PEER);
+            at_ns += 2 * u64::from(nr_cpus) * LOOK_NS;
+        }
+    }
+    ends_ns
+}
+
+#[test]
+fn idle_cpus_of_a_server_whose_threads_all_wait_for_peers_are_the_peers_doing() {
+    let (class, _, _) = only(&judge(served));
+    assert_eq!(class, Some(Class::ClientLimited));
+}
+
+#[test]
+fn what_a_server_waits_for_a_disk_is_no_peers_doing() {
+    let verdict = judge(|story, nr_cpus, looks| {
+        let each = looks / u64::from(nr_cpus);
+        let ends_ns = looks * LOOK_NS;
+        story.1 = Some((0, ends_ns));
+        for tid in 1..=nr_cpus {
+            let at_ns = story.runs(tid, 0, each / 2, COMPUTE, None);
+            story.waits(tid, at_ns, DISK);
+        }
+        // One more that is there for new connections.
+        story.add(0, nr_cpus + 1, Happening::Came);
+        story.waits(nr_cpus + 1, 1, PEER);
+        ends_ns
+    });
+    assert_eq!(only(&verdict).0, Some(Class::Disk));
+}
+
+#[test]
+fn a_thread_of_a_server_that_hardly_ever_waits_is_what_the_others_wait_for() {
+    let verdict = judge(|story, nr_cpus, looks| {
+        let ends_ns = looks * LOOK_NS;
+        story.1 = Some((0, ends_ns));
+        for tid in 2..=nr_cpus {
+            story.add(0, tid, Happening::Came);
+            story.waits(tid, 1, PEER);
+        }
+        story.runs(1, 0, looks, PREPARE, None)
+    });
+    let (class, function, _) = only(&verdict);
+    assert_eq!((class, function), (Some(Class::SerialPart), "main"));
 }
 
 #[test]

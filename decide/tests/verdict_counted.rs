@@ -72,7 +72,6 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
     Run {
         units: 1.0,
         wall_s: (ran_s + idle_s) / f64::from(nr_cpus),
-        user_s: ran_s,
         profile: Some(Profile { ran_s, idle_s, costs, ..Profile::default() }),
         counted: Some(Counted {
             nr_instructions: 1_000,

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::tasks::stat::Stat;
+use crate::tasks::stat::{Stat, Used};
 use crate::{Error, Host, Result};
 
 /// `TCP_ESTABLISHED` and `TCP_LISTEN` (Linux include/net/tcp_states.h).
@@ -42,6 +42,33 @@ pub struct ServerProcess {
     pub is_stopped: bool,
     /// CPU time that it has used, in 1/100 s.
     pub cpu_ticks: u64,
+}
+
+/// What a server took so far: its processes, and those that have ended and were waited for by one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerUsage {
+    /// CPU time in user code, in 1/100 s.
+    pub user_ticks: u64,
+    /// CPU time in the kernel, in 1/100 s.
+    pub kernel_ticks: u64,
+    /// Page faults, those included that read from a disk.
+    pub nr_faults: u64,
+    /// Page faults that read from a disk.
+    pub nr_disk_faults: u64,
+}
+
+impl ServerUsage {
+    /// What was taken since an earlier moment. A process that ended without being waited for takes what it had with it: that is
+    /// none less than nothing.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            user_ticks: self.user_ticks.saturating_sub(before.user_ticks),
+            kernel_ticks: self.kernel_ticks.saturating_sub(before.kernel_ticks),
+            nr_faults: self.nr_faults.saturating_sub(before.nr_faults),
+            nr_disk_faults: self.nr_disk_faults.saturating_sub(before.nr_disk_faults),
+        }
+    }
 }
 
 impl Host {
@@ -141,6 +168,24 @@ impl Host {
         let has_ended = matches!(stat.state, b'Z' | b'X');
         let is_stopped = matches!(stat.state, b'T' | b't');
         (!has_ended).then_some(ServerProcess { pid, is_stopped, cpu_ticks: stat.cpu_ticks })
+    }
+
+    /// What a process and all that it has started took so far, as far as those are still its descendants; `None` when it has ended
+    /// and was waited for.
+    #[must_use]
+    pub fn server_usage(&self, pid: u32) -> Option<ServerUsage> {
+        let used = |pid: &u32| {
+            Used::parse(self.read(&format!("proc/{pid}/stat")).ok().flatten()?.as_bytes())
+        };
+        used(&pid)?;
+        let all = self.server_processes(pid);
+        let sum = |sum: ServerUsage, of: Used| ServerUsage {
+            user_ticks: sum.user_ticks + of.user_ticks,
+            kernel_ticks: sum.kernel_ticks + of.kernel_ticks,
+            nr_faults: sum.nr_faults + of.faults.minor + of.faults.major,
+            nr_disk_faults: sum.nr_disk_faults + of.faults.major,
+        };
+        Some(all.iter().filter_map(used).fold(ServerUsage::default(), sum))
     }
 
     /// The name of a process, as far as it has one that can be printed.
@@ -290,6 +335,26 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(host.server_process(child.id()), None);
+    }
+
+    #[test]
+    fn what_a_server_took_has_that_of_children_which_ended() {
+        let host = Host::live();
+        let burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let script = format!("({burn}) & wait; echo done; read never");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).stdin(std::process::Stdio::piped());
+        let mut server = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let began = host.server_usage(server.id()).unwrap();
+        let mut said = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let used = host.server_usage(server.id()).unwrap().since(began);
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert_eq!(said, "done\n");
+        assert!(used.user_ticks + used.kernel_ticks > 3, "{used:?}");
+        assert!(used.nr_faults > 0, "{used:?}");
+        assert_eq!(host.server_usage(server.id()), None);
     }
 
     proptest! {

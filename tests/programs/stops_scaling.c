@@ -1,10 +1,13 @@
-// A program that does not scale, for a reason that is known (apps/cli/tests/scale.rs):
+// A program that does not scale, for a reason that is known (what is to be found of each: stops_scaling.json):
 //
 //   stops_scaling REASON THREADS UNITS
 //
 // REASON: counter (every thread counts in one variable), mutex (a short section, one lock), serial (one thread prepares
 // what all work on), imbalance (one thread has four times the work), sharing (each thread has a counter of its own, all
-// in one line), localtime (a lock of the C library's own), mapping (one address space that all change), or nothing. UNITS are shared out among the threads; prints `units: UNITS`.
+// in one line), structs (of two variables in one line every second thread writes one, the others the other), localtime (a
+// lock of the C library's own), arena (the allocator's, which all threads share), mapping (one address space that all
+// change), or nothing. UNITS are shared out among the threads; prints `units: UNITS`.
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,6 +24,15 @@ static atomic_long global_count;
 static pthread_mutex_t total_mutex = PTHREAD_MUTEX_INITIALIZER;
 static long total;
 static struct { volatile long of[8]; } neighbours __attribute__((aligned(64)));
+// Side by side: where a compiler puts two variables is its own affair.
+__asm__(".pushsection .data\n"
+        ".balign 64\n"
+        ".type reads, @object\n.size reads, 32\nreads: .zero 32\n"
+        ".type writes, @object\n.size writes, 32\nwrites: .zero 32\n"
+        ".popsection");
+struct traffic { volatile long nr, bytes; };
+extern struct traffic reads __attribute__((visibility("hidden")));
+extern struct traffic writes __attribute__((visibility("hidden")));
 static pthread_barrier_t barrier;
 static const char *reason;
 static int nr_threads;
@@ -50,6 +62,22 @@ static NOINLINE void count_beside_others(long me) {
     for (int i = 0; i < 2000; i++) neighbours.of[me % 8]++;
 }
 
+static NOINLINE void count_traffic(struct traffic *of) {
+    for (int i = 0; i < 1000; i++) of->nr++, of->bytes += 100;
+}
+
+// So large that no thread keeps them for itself.
+static NOINLINE void allocate_some(void) {
+    enum { SOME = 8 };
+    char *all[SOME];
+    for (int i = 0; i < SOME; i++) {
+        all[i] = malloc(4000);
+        if (!all[i]) exit(1);
+        ((volatile char *)all[i])[0] = 1;
+    }
+    for (int i = 0; i < SOME; i++) free(all[i]);
+}
+
 static NOINLINE long tell_time(void) {
     time_t now = 1700000000;
     struct tm then;
@@ -77,7 +105,9 @@ static NOINLINE long do_units(long me, long units) {
         if (!strcmp(reason, "mutex")) add_to_total(i);
         if (!strcmp(reason, "localtime")) sum += tell_time();
         if (!strcmp(reason, "mapping")) use_pages();
+        if (!strcmp(reason, "arena")) allocate_some();
         if (!strcmp(reason, "sharing")) count_beside_others(me);
+        if (!strcmp(reason, "structs")) count_traffic((nr_threads > 1 ? me : i) % 2 ? &writes : &reads);
     }
     return sum;
 }
@@ -109,6 +139,7 @@ int main(int argc, char **argv) {
     nr_threads = atoi(argv[2]);
     nr_units = atol(argv[3]);
     if (nr_threads < 1 || nr_threads > THREADS_MAX) return 2;
+    if (!strcmp(reason, "arena")) mallopt(M_ARENA_MAX, 1);
     pthread_t threads[THREADS_MAX];
     pthread_barrier_init(&barrier, NULL, (unsigned)nr_threads);
     for (long i = 0; i < nr_threads; i++)

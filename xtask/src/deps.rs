@@ -21,11 +21,13 @@ const MAY_USE: [(&str, &[&str]); 10] = [
 ];
 
 /// Single arrows outside the rule (from, to, only for tests), each with its reason.
-const EXCEPTIONS: [(&str, &str, bool, &str); 7] = [
+const EXCEPTIONS: [(&str, &str, bool, &str); 9] = [
     ("quartier-cli", "quartier-lab", false, "the lab's commands are commands of quartier"),
     ("quartier-cli", "quartier-count", false, "so is counting"),
     ("quartier-cli", "quartier-memmodel", false, "what is modelled is an option of counting"),
     ("quartier-cli", "quartier-simulate", false, "the simulation is a command of quartier"),
+    ("quartier-cli", "quartier-loopback", false, "what both show over HTTP is shown alike"),
+    ("quartier-daemon", "quartier-loopback", false, "as above"),
     ("xtask", "quartier-cli", false, "man pages come from the one definition of the command line"),
     ("xtask", "quartier-daemon", false, "so do those of quartierd"),
     ("xtask", "quartier-count", false, "targets are looked up in what a comparison writes"),

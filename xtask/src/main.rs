@@ -7,6 +7,7 @@ mod deps;
 mod loom;
 mod mix;
 mod pages;
+mod planted;
 mod range;
 mod script;
 mod servers;
@@ -68,6 +69,8 @@ enum Command {
     WatchCost(watch_cost::Args),
     /// Load real servers that have the Java agent, and others, for docs/results/degrade
     DegradeBench(degrade_bench::Args),
+    /// Sweep a program whose culprit is known, many times, for docs/results/scale
+    ScalePlanted(planted::Args),
     /// Measure what counting costs, for docs/lab.md
     CountCost(counted::cost::Args),
 }
@@ -104,6 +107,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Soak(args) => soak::run(&args),
         Command::WatchCost(args) => watch_cost::run(&args),
         Command::DegradeBench(args) => degrade_bench::run(&args),
+        Command::ScalePlanted(args) => planted::run(&args),
         Command::CountCost(args) => counted::cost::run(&args),
     }
 }

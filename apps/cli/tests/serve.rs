@@ -135,6 +135,17 @@ fn ask(port: u16) -> std::io::Result<String> {
     if answer.is_empty() { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(answer) }
 }
 
+/// What is shown over HTTP, head and all.
+fn get(port: u16, path: &str, host: &str) -> String {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -157,7 +168,9 @@ fn copies_share_a_port_that_the_server_does_not_share() {
     if !has_two_cpus() {
         return;
     }
-    let served = Served::start(&["--copies", "2"], "shares", 0);
+    let shown = free_port();
+    let options = ["--copies", "2", "--metrics", &shown.to_string()];
+    let served = Served::start(&options, "shares", 0);
     served.wait_until_all_serve(2);
     let mut answered = [0; 2];
     for _ in 0..200 {
@@ -177,9 +190,35 @@ fn copies_share_a_port_that_the_server_does_not_share() {
         .output()
         .unwrap();
     let metrics = String::from_utf8(metrics.stdout).unwrap();
-    assert!(metrics.ends_with("# EOF\n") && metrics.contains("quartier_serve_serving{copy=\"1\""));
+    let is_whole = |text: &str| {
+        text.ends_with("# EOF\n") && text.contains("quartier_serve_serving{copy=\"1\"")
+    };
+    assert!(is_whole(&metrics), "{metrics}");
+    let over_http = get(shown, "/metrics", "localhost");
+    assert!(over_http.starts_with("HTTP/1.0 200 ") && is_whole(&over_http), "{over_http}");
+    assert!(get(shown, "/healthz", "localhost").ends_with("\r\n\r\nok\n"));
+    assert!(get(shown, "/status.json", "localhost").contains(&served.name));
+    assert!(get(shown, "/", "localhost").starts_with("HTTP/1.0 404 "));
+    assert!(get(shown, "/metrics", "evil.example").starts_with("HTTP/1.0 403 "));
+    check_rights(served.process.id(), served.pid_of(0).unwrap());
     let said = served.stop();
     assert!(said.contains(": 2 copies on 127.0.0.1:"), "{said}");
+}
+
+/// What serves has given up most of what root may do; a copy has all of it, as who started both.
+fn check_rights(serve: u32, copy: u32) {
+    const SYS_ADMIN: u64 = 1 << 21;
+    let effective = |pid: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    let own = effective("self");
+    if own & SYS_ADMIN == 0 {
+        return println!("skipped: there is nothing to give up");
+    }
+    assert_eq!(effective(&serve.to_string()) & SYS_ADMIN, 0);
+    assert_eq!(effective(&copy.to_string()), own);
 }
 
 #[test]
@@ -367,6 +406,9 @@ fn what_cannot_be_is_refused_in_a_sentence() {
         (&[], &[&serves, &port, "1"], "copy 0 ended with status 1 before it listened anywhere"),
         (&[], &["no-such-command"], "there is no command `no-such-command`"),
         (&["--start-timeout", "1"], &["sleep", "60"], "copy 0 listens on no port after 1 s"),
+        (&["--metrics", "0.0.0.0:9"], &["true"], "--metrics 0.0.0.0:9 is not on loopback"),
+        (&["--metrics", &port], &["true"], "cannot listen at 127.0.0.1:"),
+        (&["--metrics", "x"], &["true"], "neither a port nor an address with one"),
         (&["--stop-signal", "STOP"], &["true"], "`STOP` is not HUP, INT"),
         (&["--reload-by", "x"], &["true"], "`x` is not HUP, USR1"),
         (

@@ -1,5 +1,6 @@
 //! Recipes of `quartier serve` with Debian's servers: PHP is answered by both copies, and nothing fails while all of it
-//! is reloaded. Where the servers are neither installed nor fetched (`make results` does) these tests are skipped.
+//! is reloaded. Where the servers are neither installed nor fetched (`make results` does, and `make test` where CI is set) these tests are
+//! skipped.
 
 mod common;
 
@@ -12,18 +13,20 @@ use std::time::{Duration, Instant};
 
 const PHP: &str = r#"<?php echo "copy ", getenv("QUARTIER_COPY"), " ", $_SERVER["REQUEST_URI"];"#;
 
-/// Where servers are: installed, or unpacked by `xtask/deps.sh`. Gives the folder before `/usr`.
+/// Where servers are unpacked by `xtask/deps.sh`, if they are not installed: the folder before `/usr`. `None`: they are nowhere.
 fn servers(web: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/servers");
-    let has_both = |folder: &PathBuf| {
-        let programs = folder.join("usr/sbin");
-        let names = std::fs::read_dir(&programs).into_iter().flatten().flatten();
-        let has_php =
-            names.into_iter().any(|it| it.file_name().to_string_lossy().starts_with("php-fpm"));
-        has_php && programs.join(web).exists()
+    let has = |name: &str| {
+        let is_it = |it: std::fs::DirEntry| it.file_name().to_string_lossy().starts_with(name);
+        let programs = [PathBuf::from("/"), root.clone()].map(|folder| folder.join("usr/sbin"));
+        let files = programs.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
+        files.flatten().flatten().any(is_it)
     };
-    let found = [PathBuf::from("/"), root].into_iter().find(has_both);
+    let found = (has(web) && has("php-fpm")).then(|| root.clone());
     if found.is_none() {
+        // There `xtask/deps.sh` has them fetched: a test that is skipped tests nothing.
+        let is_fetched = std::env::var_os("CI").is_some() && Path::new("/usr/bin/apt-get").exists();
+        assert!(!is_fetched, "{web} and PHP-FPM were not fetched");
         println!("skipped: {web} and PHP-FPM are not here (apt-get install {web} php-fpm)");
     }
     found
@@ -129,8 +132,80 @@ fn check(recipe: &str, web: &str, options: &[&str]) {
         nr_answers += 1;
     }
     println!("{recipe}: {nr_answers} answers");
+    check_put_aside(&format!("test-{recipe}-{port}"), port);
     let _ = Command::new("kill").arg(unit.id().to_string()).status();
     assert!(unit.wait().unwrap().success(), "{}", said());
+    check_logs(&format!("test-{recipe}-{port}"), nr_answers);
+}
+
+/// What was asked of both copies, as one and in order, also when they have ended.
+fn check_logs(name: &str, nr_answers: usize) {
+    let logs = |options: &[&str]| {
+        let mut command = Command::new(common::quartier());
+        command.args(["serve", "logs", "--name", name]).args(options);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let asked = logs(&[]);
+    assert!(asked.lines().count() >= nr_answers, "{} lines", asked.lines().count());
+    assert!(asked.contains("\"GET /page?x=1 HTTP/1.0\" 200 "), "{asked}");
+    // The common format, with nothing before it.
+    assert!(asked.lines().all(|line| line.starts_with("127.0.0.1 - - [")), "{asked}");
+    let folder = Path::new("/var/log/quartier-serve").join(name);
+    let of_copies: Vec<_> = ["copy-0", "copy-1"]
+        .map(|copy| {
+            let read = |name| std::fs::read_to_string(folder.join(copy).join(name));
+            read("access.log.1").unwrap_or_default() + &read("access.log").unwrap()
+        })
+        .to_vec();
+    let nr_lines: Vec<_> = of_copies.iter().map(|text| text.lines().count()).collect();
+    assert_eq!(
+        nr_lines.iter().sum::<usize>(),
+        asked.lines().count(),
+        "each line once: {nr_lines:?}"
+    );
+    assert!(nr_lines.iter().all(|nr| *nr > 0), "{nr_lines:?}");
+    // By the milliseconds that are left out when they are told.
+    let all = of_copies.iter().enumerate().flat_map(|(copy, text)| {
+        let mut last = String::new();
+        let with_time: Vec<_> = text
+            .lines()
+            .map(|line| {
+                let (time, told) = line.split_once(' ').unwrap();
+                last = last.clone().max(time.to_owned());
+                ((last.clone(), copy), told)
+            })
+            .collect();
+        with_time
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected: Vec<_> = all.iter().map(|(_, told)| *told).collect();
+    assert!(asked.lines().eq(expected), "they are not in order");
+    let complaints = logs(&["--errors"]);
+    assert!(complaints.lines().all(|line| line.starts_with("copy ")), "{complaints}");
+    for copy in ["copy 0: ", "copy 1: "] {
+        assert!(complaints.contains(copy), "PHP says that it begins: {complaints}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// One that has got too large: servers go on in a new one, whoever they are. (What is before their lines takes no room.)
+fn check_put_aside(name: &str, port: u16) {
+    let log = Path::new("/var/log/quartier-serve").join(name).join("copy-0/access.log");
+    let aside = log.with_file_name("access.log.1");
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::File::options().write(true).open(&log).unwrap().set_len(65 << 20).unwrap();
+    let began = Instant::now();
+    while !(aside.exists() && std::fs::metadata(&log).is_ok_and(|it| it.len() > 0)) {
+        assert!(began.elapsed().as_secs() < 30, "it is not put aside, or not opened anew");
+        get(port, "/").unwrap();
+    }
+    // As if it had not been.
+    let later = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(&aside, text).unwrap();
+    assert!(later.lines().all(|line| line.contains("\"GET / HTTP/1.0\" 200 ")), "{later}");
 }
 
 #[test]

@@ -155,8 +155,8 @@ fn watch(
 
 /// Serves the page. That nobody can look is no reason not to look after the machine.
 fn show(listen: SocketAddr, board: &Board) -> anyhow::Result<()> {
-    match web::listen(listen) {
-        Ok(listener) => web::serve(listener, board.clone()),
+    match quartier_loopback::listen(&format!("web.listen = \"{listen}\""), listen) {
+        Ok(listener) => quartier_loopback::serve(listener, web::router(board.clone())),
         Err(error) => {
             say::sentence(&format!("{error:#}; there is no page, and `quartier top` sees nothing"));
             Ok(())

@@ -17,12 +17,18 @@ const LOOKS_MIN: u32 = 2;
 /// What tells costs apart: stack, variable, use of its line, what is waited for.
 type Key = (u32, Option<u32>, Option<Sharing>, Option<Waits>);
 
-/// What each place of a run on so many CPUs cost, in a window of time if it is not all of it that counts. Stacks and
-/// variables have the recording's numbers.
+/// A server's thread that runs, or would if others had not taken its CPU, for this part of the time is one that others wait for.
+const HARDLY_WAITS: f64 = 0.9;
+
+/// What each place of a run on so many CPUs cost. Stacks and variables have the recording's numbers.
+///
+/// `load_ns`: it is a server, and counts while its load ran, which was then. CPUs that idle beside its running threads while
+/// others of them wait for peers are nobody's fault but the peers', unless a thread has so much to do that it hardly ever waits.
 #[must_use]
-pub fn fold(recording: &Recording, nr_cpus: u32, window_ns: Option<(u64, u64)>) -> Profile {
+pub fn fold(recording: &Recording, nr_cpus: u32, load_ns: Option<(u64, u64)>) -> Profile {
     let lines = Lines::of(recording);
-    let mut folding = Folding::new(recording, nr_cpus, window_ns.unwrap_or((0, u64::MAX)));
+    let mut folding = Folding::new(recording, nr_cpus, load_ns.unwrap_or((0, u64::MAX)));
+    folding.blames_peers = load_ns.is_some_and(|load_ns| !hardly_waits(recording, load_ns));
     for event in &recording.events {
         folding.pass_to(event.at_ns);
         folding.take(event, &lines);
@@ -44,6 +50,8 @@ struct Folding<'a> {
     recording: &'a Recording,
     nr_cpus: f64,
     window_ns: (u64, u64),
+    /// Whether whoever waits for a peer explains idle CPUs better than code that runs meanwhile.
+    blames_peers: bool,
     now_ns: Option<u64>,
     threads: BTreeMap<u32, State>,
     costs: BTreeMap<Key, Cost>,
@@ -66,6 +74,7 @@ impl<'a> Folding<'a> {
             recording,
             nr_cpus: nr_cpus.into(),
             window_ns,
+            blames_peers: false,
             now_ns: None,
             threads: BTreeMap::new(),
             costs: BTreeMap::new(),
@@ -113,7 +122,7 @@ impl<'a> Folding<'a> {
             State::Waits { at, .. } => *at,
             _ => None,
         });
-        let (blamed, rest) = blame(idle, waiting.collect(), nr_running);
+        let (blamed, rest) = self.blame(idle, waiting.collect(), nr_running);
         for (at, cpus) in blamed {
             cost(&mut self.costs, self.recording, at).idle_s += cpus * past_s;
         }
@@ -126,7 +135,7 @@ impl<'a> Folding<'a> {
         if seen.is_empty() {
             return;
         }
-        let (blamed, rest) = blame(idle, seen, nr_running);
+        let (blamed, rest) = self.blame(idle, seen, nr_running);
         let blamed = blamed.into_iter().map(|(at, cpus)| (Some(at), cpus)).chain([(None, rest)]);
         for (at, cpus) in blamed {
             *self.idle_when_seen.entry(at).or_default() += cpus;
@@ -204,17 +213,52 @@ impl<'a> Folding<'a> {
     /// A look at running code: for now in numbers of looks, which become seconds in the end.
     fn look(&mut self, at: Key) {
         let (nr_running, _, idle) = self.now();
-        let nr_locked = self.threads.values().filter(|state| match state {
-            State::Waits { at: Some(at), .. } => at.3 == Some(Waits::Lock),
-            _ => false,
-        });
-        let charged = (idle - nr_locked.count() as f64).max(0.0);
+        let waiting = |is: Waits| {
+            let waits = self.threads.values().filter(|state| match state {
+                State::Waits { at: Some(at), .. } => at.3 == Some(is),
+                _ => false,
+            });
+            waits.count()
+        };
+        let is_excused = self.blames_peers && waiting(Waits::Peer) > 0;
+        let charged = if is_excused { 0.0 } else { (idle - waiting(Waits::Lock) as f64).max(0.0) };
         let cost = cost(&mut self.costs, self.recording, at);
         cost.nr_samples += 1;
         cost.ran_s += 1.0;
         cost.ran_beside_idle_s += if charged > 0.0 { 1.0 } else { 0.0 };
         self.profile.nr_samples += 1;
         *self.idle_at_looks.entry(at).or_default() += charged / nr_running.max(1) as f64;
+    }
+
+    /// Who is to be blamed for idle CPUs: the locks that threads wait for, one CPU for each of them; then a server's disks likewise, and its peers;
+    /// then whoever runs, and where nobody does, what is waited for. Gives CPUs by place, and those left for whoever runs.
+    fn blame(&self, idle: f64, waiting: Vec<Key>, nr_running: usize) -> (Vec<(Key, f64)>, f64) {
+        let of = |is: Waits, from: Vec<Key>| -> (Vec<Key>, Vec<Key>) {
+            from.into_iter().partition(|at| at.3 == Some(is))
+        };
+        let share = |places: &[Key], cpus: f64| -> Vec<(Key, f64)> {
+            places.iter().map(|at| (*at, cpus / places.len() as f64)).collect()
+        };
+        let (locks, others) = of(Waits::Lock, waiting);
+        let of_locks = idle.min(locks.len() as f64);
+        let rest = idle - of_locks;
+        let mut blamed = share(&locks, of_locks);
+        let (peers, mut others) = of(Waits::Peer, others);
+        if self.blames_peers && !peers.is_empty() {
+            let (disks, _) = of(Waits::Disk, others);
+            let of_disks = rest.min(disks.len() as f64);
+            blamed.extend(share(&disks, of_disks));
+            blamed.extend(share(&peers, rest - of_disks));
+            return (blamed, 0.0);
+        }
+        if nr_running > 0 {
+            return (blamed, rest);
+        }
+        others.extend(peers);
+        // Waiting for other threads explains nothing while none of them runs.
+        let (waits, causes) = of(Waits::Others, others);
+        blamed.extend(share(if causes.is_empty() { &waits } else { &causes }, rest));
+        (blamed, 0.0)
     }
 
     fn finish(mut self) -> Profile {
@@ -233,25 +277,39 @@ impl<'a> Folding<'a> {
     }
 }
 
-/// Who is to be blamed for idle CPUs: the locks that threads wait for, one CPU for each of them; then whoever runs, and
-/// where nobody does, what is waited for. Gives CPUs by place, and those that are left for whoever runs.
-fn blame(idle: f64, waiting: Vec<Key>, nr_running: usize) -> (Vec<(Key, f64)>, f64) {
-    let (locks, others): (Vec<_>, Vec<_>) =
-        waiting.into_iter().partition(|at| at.3 == Some(Waits::Lock));
-    let of_locks = idle.min(locks.len() as f64);
-    let rest = idle - of_locks;
-    let share = |places: &[Key], cpus: f64| -> Vec<(Key, f64)> {
-        places.iter().map(|at| (*at, cpus / places.len() as f64)).collect()
-    };
-    let mut blamed = share(&locks, of_locks);
-    if nr_running > 0 {
-        return (blamed, rest);
+/// Whether a thread has had something to do for nearly all of the time since any had: a load takes a while to begin.
+fn hardly_waits(recording: &Recording, (from_ns, to_ns): (u64, u64)) -> bool {
+    let all = recording.events.iter().map(|event| event.at_ns);
+    let first = all.filter(|at_ns| (from_ns..to_ns).contains(at_ns)).min();
+    let began_ns = first.unwrap_or(from_ns);
+    let within = |at_ns: u64| at_ns.clamp(began_ns, to_ns);
+    let mut waits: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut since: BTreeMap<u32, u64> = BTreeMap::new();
+    for Event { at_ns, tid, what } in &recording.events {
+        match what {
+            // What it did before it was first seen to wait is work.
+            Happening::Left { is_preempted: false } | Happening::Ended => {
+                since.entry(*tid).or_insert(*at_ns);
+            }
+            Happening::Came | Happening::Ran { .. } => {
+                // One that was never seen before has not been there, or has slept.
+                let from_ns = match since.remove(tid) {
+                    Some(from_ns) => from_ns,
+                    None if !waits.contains_key(tid) => 0,
+                    None => *at_ns,
+                };
+                *waits.entry(*tid).or_default() += within(*at_ns).saturating_sub(within(from_ns));
+            }
+            _ => {}
+        }
     }
-    // Waiting for other threads explains nothing while none of them runs.
-    let (waits, causes): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|at| at.3 == Some(Waits::Others));
-    blamed.extend(share(if causes.is_empty() { &waits } else { &causes }, rest));
-    (blamed, 0.0)
+    for (tid, from_ns) in since {
+        if let Some(waited_ns) = waits.get_mut(&tid) {
+            *waited_ns += to_ns - within(from_ns);
+        }
+    }
+    let most_ns = (1.0 - HARDLY_WAITS) * (to_ns - began_ns) as f64;
+    waits.values().any(|waited_ns| (*waited_ns as f64) < most_ns)
 }
 
 fn cost<'a>(costs: &'a mut BTreeMap<Key, Cost>, recording: &Recording, at: Key) -> &'a mut Cost {

@@ -141,7 +141,11 @@ impl Verdict {
         }
         self.sentences.extend(self.culprits.iter().take(2).map(Culprit::sentence));
         if let Some(first) = self.culprits.first().and_then(|culprit| culprit.class) {
-            self.sentences.push(format!("Known cure: {}.", first.cure()));
+            let busy = load_busy_percent(to).filter(|_| first == Class::ClientLimited);
+            let busy = busy.map_or_else(String::new, |percent| {
+                format!(" (the CPUs that loaded it were busy for {percent:.0} % of the time)")
+            });
+            self.sentences.push(format!("Known cure: {}{busy}.", first.cure()));
         } else {
             self.sentences.push(self.nothing_named(study));
         }
@@ -164,6 +168,12 @@ impl Verdict {
                 .to_owned(),
         }
     }
+}
+
+/// Of a server's load, in the mean.
+fn load_busy_percent(point: &Point) -> Option<f64> {
+    let known: Vec<_> = point.runs.iter().filter_map(|run| run.load_busy_percent).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }
 
 /// What was lost, and the points that say so.

@@ -1,7 +1,7 @@
 //! What stops a program from scaling: from runs at several CPU counts to a named culprit, or to none.
 //!
 //! A run could have used its CPUs for all of its time. [`fold`] charges each moment of that to code: running code to
-//! itself, idle CPUs to the locks that threads wait for, or to what runs meanwhile. [`Verdict::of`] compares what a unit
+//! itself, idle CPUs to the locks that threads wait for, of a server to its peers, or to what runs meanwhile. [`Verdict::of`] compares what a unit
 //! of work costs in each place at the fewest CPUs and at the most, and names what grew beyond the noise of the runs.
 //!
 //! Everything here follows from the [`Study`], which can be saved and judged again.

@@ -60,6 +60,9 @@ pub fn waits_for<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>, is_locke
         (
             &[
                 "epoll_wait",
+                "ep_poll",
+                "poll_schedule_timeout",
+                "wait_woken",
                 "do_poll",
                 "do_select",
                 "sk_wait",

@@ -47,18 +47,21 @@ pub struct Run {
     pub units: f64,
     /// How long it took.
     pub wall_s: f64,
-    /// CPU time in user code.
-    pub user_s: f64,
-    /// CPU time in the kernel.
-    pub kernel_s: f64,
-    /// Times that a thread gave its CPU up to wait.
-    pub nr_waits: u64,
-    /// Times that others took its CPU.
-    pub nr_preemptions: u64,
+    /// CPU time in user code; absent: not counted, as in guests.
+    pub user_s: Option<f64>,
+    /// CPU time in the kernel; absent: not counted.
+    pub kernel_s: Option<f64>,
+    /// Times that a thread gave its CPU up to wait; absent: not counted.
+    pub nr_waits: Option<u64>,
+    /// Times that others took its CPU; absent: not counted.
+    pub nr_preemptions: Option<u64>,
     /// Page faults, those included that read from a disk; absent: not counted.
     pub nr_faults: Option<u64>,
     /// Page faults that read from a disk; absent: not counted.
     pub nr_disk_faults: Option<u64>,
+    /// How busy the CPUs were that loaded the server; absent: it is no server, or that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_busy_percent: Option<f64>,
     /// Absent: it was not profiled.
     pub profile: Option<Profile>,
     /// What a guest's instrument counted; absent: it ran on this machine's CPUs.
@@ -194,11 +197,22 @@ impl Run {
         (self.units > 0.0 && self.units.is_finite()).then(|| capacity / self.units)
     }
 
-    /// CPUs that were neither used nor taken by others; never less than none, though clocks differ.
+    /// CPUs that were neither used nor taken by others; never less than none, though clocks differ. Absent: what was used
+    /// is not known.
     #[must_use]
-    pub fn idle_s(&self, nr_cpus: u32) -> f64 {
-        let stolen = self.profile.as_ref().map_or(0.0, |profile| profile.stolen_s);
-        (f64::from(nr_cpus) * self.wall_s - stolen - self.user_s - self.kernel_s).max(0.0)
+    pub fn idle_s(&self, nr_cpus: u32) -> Option<f64> {
+        // Of a server, what processes took with them that nobody waited for is not in the kernel's account.
+        let profile = self.profile.as_ref();
+        if self.load_busy_percent.is_some() && profile.is_some() {
+            return profile.map(|profile| profile.idle_s);
+        }
+        let Some(used_s) =
+            self.user_s.zip(self.kernel_s).map(|(user_s, kernel_s)| user_s + kernel_s)
+        else {
+            return self.profile.as_ref().map(|profile| profile.idle_s);
+        };
+        let stolen_s = self.profile.as_ref().map_or(0.0, |profile| profile.stolen_s);
+        Some((f64::from(nr_cpus) * self.wall_s - stolen_s - used_s).max(0.0))
     }
 
     /// Units of work each second.
@@ -222,14 +236,6 @@ impl Study {
                 .map(|at| number(&mut objects, &mut self.objects, &recording.objects[at as usize]));
         }
         profile
-    }
-
-    /// What ran in user code and in the kernel, by its profile: for what is only a part of a program's life.
-    #[must_use]
-    pub fn user_and_kernel_s(&self, profile: &Profile) -> (f64, f64) {
-        let is_kernel = |cost: &&Cost| self.stack(cost).next_back().is_some_and(Frame::is_kernel);
-        let kernel_s: f64 = profile.costs.iter().filter(is_kernel).map(|cost| cost.ran_s).sum();
-        ((profile.ran_s - kernel_s).max(0.0), kernel_s)
     }
 
     /// The frames of a stack.

@@ -24,7 +24,7 @@ pub struct Stat<'a> {
 }
 
 /// Page faults since it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     pub minor: u64,
     pub major: u64,
@@ -45,10 +45,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 impl<'a> Stat<'a> {
     /// `None`: this is not what the kernel writes, or not all of it.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
-        let open = text.iter().position(|byte| *byte == b'(')?;
-        // A name may hold parentheses itself.
-        let close = text.iter().rposition(|byte| *byte == b')').filter(|close| *close > open)?;
-        let mut fields = Fields { rest: &text[close + 1..], at: 2 };
+        let (name, mut fields) = Fields::behind_name(text)?;
         let state = fields.field(3)?.first().copied()?;
         let parent = fields.number(4)?.try_into().ok()?;
         let flags = fields.number(9)?;
@@ -62,7 +59,7 @@ impl<'a> Stat<'a> {
             _ => Class::Fair,
         };
         Some(Self {
-            name: &text[open + 1..close],
+            name,
             state,
             parent,
             is_kernel_thread: flags & KERNEL_THREAD != 0,
@@ -76,6 +73,28 @@ impl<'a> Stat<'a> {
     }
 }
 
+/// What a process took so far, with those of its children that have ended and were waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    pub faults: Faults,
+    pub user_ticks: u64,
+    pub kernel_ticks: u64,
+}
+
+impl Used {
+    /// Of proc(5) `stat`; `None` as for [`Stat::parse`].
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let (_, mut fields) = Fields::behind_name(text)?;
+        // Each by itself, then of those that have ended.
+        let mut pair = |at| fields.number(at)?.checked_add(fields.number(at + 1)?);
+        let faults = Faults { minor: pair(10)?, major: pair(12)? };
+        let [user, kernel, of_user, of_kernel] = [14, 15, 16, 17].map(|at| fields.number(at));
+        let user_ticks = user?.checked_add(of_user?)?;
+        let kernel_ticks = kernel?.checked_add(of_kernel?)?;
+        Some(Self { faults, user_ticks, kernel_ticks })
+    }
+}
+
 /// Fields by their number in proc(5), in rising order.
 struct Fields<'a> {
     rest: &'a [u8],
@@ -83,6 +102,14 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// The name, and the fields that follow it.
+    fn behind_name(text: &'a [u8]) -> Option<(&'a [u8], Self)> {
+        let open = text.iter().position(|byte| *byte == b'(')?;
+        // A name may hold parentheses itself.
+        let close = text.iter().rposition(|byte| *byte == b')').filter(|close| *close > open)?;
+        Some((&text[open + 1..close], Self { rest: &text[close + 1..], at: 2 }))
+    }
+
     fn field(&mut self, number: usize) -> Option<&'a [u8]> {
         let mut field = &[][..];
         while self.at < number {
@@ -138,6 +165,15 @@ mod tests {
     }
 
     #[test]
+    fn what_children_took_that_have_ended_counts() {
+        let text = line("a) b").replace(" 9 0 4 0 11 22 0 0 ", " 9 100 4 200 11 22 300 400 ");
+        let faults = Faults { minor: 109, major: 204 };
+        let expected = Used { faults, user_ticks: 311, kernel_ticks: 422 };
+        assert_eq!(Used::parse(text.as_bytes()), Some(expected));
+        assert_eq!(Used::parse(&text.as_bytes()[..20]), None);
+    }
+
+    #[test]
     fn what_is_read_by_half_is_not_read() {
         let text = line("cat");
         // All before the last field that is needed.
@@ -160,7 +196,7 @@ mod tests {
 
         #[test]
         fn any_numbers_are_read_or_refused(text in "[0-9]{1,5} \\([a-z()]{0,9}\\) [-0-9 ]{0,200}") {
-            let _ = Stat::parse(text.as_bytes());
+            let _ = (Stat::parse(text.as_bytes()), Used::parse(text.as_bytes()));
         }
     }
 }

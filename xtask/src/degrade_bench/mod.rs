@@ -90,6 +90,11 @@ impl Under {
     }
 }
 
+/// Clients run before the servers, on the same CPUs: what they wait for there is no server's doing, and those of another machine would
+/// not. Only root may have that; its servers do not inherit it.
+const CLIENTS_FIRST: [&str; 3] = ["chrt", "--fifo", "1"];
+const AS_OTHERS: [&str; 3] = ["chrt", "--other", "0"];
+
 const VARIANTS: [&str; 16] = [
     "unmodified",
     "priorities",
@@ -136,6 +141,9 @@ struct Begin {
     /// As the kernel calls them; `None`: counted before that was noted.
     #[serde(default)]
     cpu: Option<String>,
+    /// Whether clients run before the servers.
+    #[serde(default)]
+    clients_first: bool,
     java: String,
 }
 
@@ -332,12 +340,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             "there is no variant {variant}: {VARIANTS:?}"
         );
     }
-    let variants = possible(&args.variants)?;
+    let is_root = fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() == 0;
+    let variants = possible(&args.variants, is_root);
     let bench = Workspace::load()?.root.join("degrade/bench");
     fs::create_dir_all(&args.out).context("cannot make the folder for results")?;
     let slice = args.out.join("slice.py");
     fs::write(&slice, SLICE).context("cannot write to the folder for results")?;
-    let status = command(args, &variants, &bench, &counted, &slice)?
+    let status = command(args, is_root, &variants, &bench, &counted, &slice)?
         .stdin(Stdio::null())
         .status()
         .context("cannot run java: is there a JDK?")?;
@@ -347,8 +356,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Only root's JVMs take notice of their threads' priorities.
-fn possible(variants: &[String]) -> anyhow::Result<Vec<&str>> {
-    let is_root = fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() == 0;
+fn possible(variants: &[String], is_root: bool) -> Vec<&str> {
     let is_possible = |variant: &&str| is_root || *variant != "priorities";
     let possible: Vec<_> = variants.iter().map(String::as_str).filter(is_possible).collect();
     if possible.len() < variants.len() {
@@ -356,11 +364,12 @@ fn possible(variants: &[String]) -> anyhow::Result<Vec<&str>> {
             "without priorities: Java's thread priorities have no effect but for root; run it as root to compare them"
         );
     }
-    Ok(possible)
+    possible
 }
 
 fn command(
     args: &Args,
+    is_root: bool,
     variants: &[&str],
     bench: &Path,
     counted: &Path,
@@ -373,7 +382,18 @@ fn command(
     let java = args.java_home.as_ref().map_or("java".into(), |home| home.join("bin/java"));
     let agent = bench.join("../agent/target/quartier-degrade.jar");
     let heavy: Vec<_> = args.heavy.iter().map(u32::to_string).collect();
-    let mut command = Command::new(&java);
+    let mut under = args.under.words(slice);
+    let mut command = if is_root {
+        under.splice(0..0, AS_OTHERS.map(str::to_owned));
+        let mut first = Command::new(CLIENTS_FIRST[0]);
+        first.args(&CLIENTS_FIRST[1..]).arg(&java).arg("-Dbench.clients.first=true");
+        first
+    } else {
+        eprintln!(
+            "clients wait for the servers' CPUs: only root may have them run before all others"
+        );
+        Command::new(&java)
+    };
     if let Some(home) = &args.java_home {
         command.arg(format!("-Dbench.java.home={}", home.display()));
     }
@@ -381,7 +401,7 @@ fn command(
         command.arg(format!("-Dbench.alone.ms={alone}"));
     }
     command
-        .arg(format!("-Dbench.under={}", args.under.words(slice).join(" ")))
+        .arg(format!("-Dbench.under={}", under.join(" ")))
         .arg(format!("-Dagent.jar={}", agent.display()))
         .args(["-cp", &classes, "bench.Experiment"])
         .arg(counted)

@@ -23,12 +23,16 @@ pub fn of(experiment: &Experiment) -> String {
     let begin = &experiment.begin;
     let (light_cost, heavy_cost) = experiment.costs(0);
     let mut out = format!(
-        "{} CPUs{}, Java {}. A light request takes {:.2} ms of CPU, a heavy one {:.2}. From the least to the greatest of {} runs each.\n",
+        "{} CPUs{}, Java {}. A light request takes {:.2} ms of CPU, a heavy one {:.2}. {}. From the least to the greatest of {} runs each.\n",
         begin.cpus,
         begin.cpu.as_ref().map_or_else(String::new, |model| format!(" ({model})")),
         begin.java,
         1e3 * light_cost,
         1e3 * heavy_cost,
+        match begin.clients_first {
+            true => "Clients run before the servers, as those of another machine",
+            false => "Clients wait for the servers' CPUs",
+        },
         experiment.rounds(),
     );
     for variant in experiment.variants() {

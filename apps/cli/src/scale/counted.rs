@@ -30,7 +30,6 @@ pub fn add(study: &mut Study, at: usize, report: &Report, units: f64) {
     study.points[at].runs.push(Run {
         units,
         wall_s,
-        user_s: ran_s,
         profile: Some(profile),
         counted: Some(counted),
         ..Run::default()

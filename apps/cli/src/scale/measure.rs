@@ -44,8 +44,8 @@ pub struct Measured<'a> {
 pub struct Outcome {
     pub run: Run,
     pub recording: Option<Recording>,
-    /// What of it counts; `None`: all.
-    pub window_ns: Option<(u64, u64)>,
+    /// Of a server: when its load ran, by the recording's clock.
+    pub load_ns: Option<(u64, u64)>,
     /// Why there is no recording.
     pub unprofiled: Option<Unprofiled>,
     /// What limits what is said.
@@ -61,8 +61,7 @@ impl Measured<'_> {
     }
 
     fn start(&self) -> Result<Outcome, String> {
-        let opened = self.hertz.map(|hertz| Profiler::open(self.host, self.online, hertz));
-        let (profiler, unprofiled) = match opened {
+        let (profiler, unprofiled) = match self.profiler() {
             Some(Ok(profiler)) => (Some(profiler), None),
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
@@ -87,7 +86,12 @@ impl Measured<'_> {
         check(status.map_err(|error| format!("could not be waited for: {error}"))?, &printed)?;
         let units = self.metric.units(&printed, wall_s)?;
         let run = run(units, wall_s, &before, &after);
-        Ok(Outcome { run, recording, window_ns: None, unprofiled, complaint: None })
+        Ok(Outcome { run, recording, load_ns: None, unprofiled, complaint: None })
+    }
+
+    /// Of what this thread starts from now on; `None`: nothing is profiled.
+    pub fn profiler(&self) -> Option<Result<Profiler, Unprofiled>> {
+        self.hertz.map(|hertz| Profiler::open(self.host, self.online, hertz))
     }
 
     /// Starts what ends with us.
@@ -140,14 +144,13 @@ fn run(units: f64, wall_s: f64, before: &Usage, after: &Usage) -> Run {
     Run {
         units,
         wall_s,
-        user_s: seconds(after.user_time()) - seconds(before.user_time()),
-        kernel_s: seconds(after.system_time()) - seconds(before.system_time()),
-        nr_waits: since(Usage::voluntary_context_switches),
-        nr_preemptions: since(Usage::involuntary_context_switches),
+        user_s: Some(seconds(after.user_time()) - seconds(before.user_time())),
+        kernel_s: Some(seconds(after.system_time()) - seconds(before.system_time())),
+        nr_waits: Some(since(Usage::voluntary_context_switches)),
+        nr_preemptions: Some(since(Usage::involuntary_context_switches)),
         nr_faults: Some(since(Usage::minor_page_faults) + since(Usage::major_page_faults)),
         nr_disk_faults: Some(since(Usage::major_page_faults)),
-        profile: None,
-        counted: None,
+        ..Run::default()
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use quartier_decide::verdict::Run;
 use quartier_model::{CpuList, Happening, Recording};
-use quartier_observe::profile::Profiler;
+use quartier_observe::ServerUsage;
+use quartier_observe::profile::Unprofiled;
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -23,7 +24,9 @@ pub const ASKED_EVERY: Duration = Duration::from_millis(200);
 /// From being asked to end to being made to.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// A load generator that uses more of its CPUs is taken for the limit.
-const LOAD_BUSY_MAX: f64 = 0.9;
+const LOAD_BUSY_MAX_PERCENT: f64 = 90.0;
+/// The kernel's, as it tells users of time (`USER_HZ`).
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// What to run: `server` is measured, under this load.
 #[derive(Debug)]
@@ -58,31 +61,34 @@ impl Served<'_> {
             let loaded = self.load(&mut server);
             let ended = end(&mut server.child, self.server.guard);
             drop(server.running);
-            let recording = recorder.join().map_err(|_| "could not be followed".to_owned())??;
+            let recorded = recorder.join().map_err(|_| "could not be followed".to_owned())??;
             let loaded = loaded?;
             ended?;
-            Ok(loaded.outcome(recording))
+            Ok(loaded.outcome(recorded))
         })
     }
 
-    fn serve(&self, tell: &Sender<Server>) -> Result<Recording, String> {
-        let Measured { host, online, hertz, .. } = self.server;
-        let hertz =
-            hertz.ok_or("is not profiled, and what a server takes is known by profile only")?;
-        let profiler = Profiler::open(host, online, hertz)
-            .map_err(|why| format!("could not be measured, because {why}"))?;
+    fn serve(&self, tell: &Sender<Server>) -> Result<Recorded, String> {
+        let profiler = self.server.profiler();
         let (mut command, _printed) = self.server.command(self.server.command)?;
         let child = self.server.start_on(&mut command, self.server.cpus)?;
         let (running, ended): (_, Receiver<()>) = channel();
         tell.send(Server { child, running }).map_err(|_| "could not be followed".to_owned())?;
-        Ok(profiler.record(Path::new("/"), &ended))
+        Ok(match profiler {
+            Some(Ok(profiler)) => Recorded::Yes(profiler.record(Path::new("/"), &ended)),
+            not => {
+                // Until `running` is dropped.
+                let _ = ended.recv();
+                Recorded::No(not.and_then(Result::err))
+            }
+        })
     }
 
     /// Warms up until the load succeeds, and measures it then.
     fn load(&self, server: &mut Server) -> Result<Loaded, String> {
         let began = Instant::now();
         loop {
-            match self.load_once() {
+            match self.load_once(server) {
                 Ok(_) => break,
                 Err(why) if began.elapsed() > READY_WITHIN => {
                     return Err(format!(
@@ -98,70 +104,80 @@ impl Served<'_> {
                 ));
             }
         }
-        self.load_once().map_err(|why| format!("was ready, but then the load {why}"))
+        self.load_once(server).map_err(|why| format!("was ready, but then the load {why}"))
     }
 
-    fn load_once(&self) -> Result<Loaded, String> {
+    fn load_once(&self, server: &Server) -> Result<Loaded, String> {
         let (mut command, printed) = self.server.command(self.load)?;
-        let before = measure::usage()?;
+        let server_usage = || self.server.host.server_usage(server.child.id());
+        let (before, server_before) = (measure::usage()?, server_usage());
         let (began, from_ns) = (Instant::now(), now_ns());
         let mut child = self.server.start_on(&mut command, self.load_cpus)?;
         let status = child.wait().map_err(|error| format!("could not be waited for: {error}"))?;
         self.server.guard.ended(child.id());
         let (wall_s, to_ns) = (began.elapsed().as_secs_f64(), now_ns());
+        let served = server_usage().zip(server_before).map(|(now, before)| now.since(before));
         let used = measure::cpu_s(&measure::usage()?) - measure::cpu_s(&before);
         let printed =
             measure::text(printed).map_err(|error| format!("said what cannot be read: {error}"))?;
         measure::check(status, &printed)?;
         let units = self.server.metric.units(&printed, wall_s)?;
-        let busy = used / (wall_s * self.load_cpus.len().max(1) as f64);
-        Ok(Loaded { units, wall_s, window_ns: (from_ns, to_ns), busy })
+        let busy_percent = 100.0 * used / (wall_s * self.load_cpus.len().max(1) as f64);
+        Ok(Loaded { units, wall_s, load_ns: (from_ns, to_ns), busy_percent, served })
     }
+}
+
+/// Whether it was profiled.
+enum Recorded {
+    Yes(Recording),
+    /// And why not, if it was to be.
+    No(Option<Unprofiled>),
 }
 
 /// A load that has ended.
 struct Loaded {
     units: f64,
     wall_s: f64,
-    window_ns: (u64, u64),
+    load_ns: (u64, u64),
     /// Of its CPUs.
-    busy: f64,
+    busy_percent: f64,
+    /// What the server took meanwhile; `None`: it has ended, and was waited for.
+    served: Option<ServerUsage>,
 }
 
 impl Loaded {
-    fn outcome(self, recording: Recording) -> Outcome {
-        let (from_ns, to_ns) = self.window_ns;
-        let left = |is_preempted| {
-            let during =
-                recording.events.iter().filter(|event| (from_ns..to_ns).contains(&event.at_ns));
-            during.filter(|event| event.what == Happening::Left { is_preempted }).count() as u64
+    fn outcome(self, recorded: Recorded) -> Outcome {
+        let (recording, unprofiled) = match recorded {
+            Recorded::Yes(recording) => (Some(recording), None),
+            Recorded::No(why) => (None, why),
         };
+        let (from_ns, to_ns) = self.load_ns;
+        let left = |is_preempted| {
+            let during = recording.as_ref()?.events.iter();
+            let during = during.filter(|event| (from_ns..to_ns).contains(&event.at_ns));
+            let left = during.filter(|event| event.what == Happening::Left { is_preempted });
+            Some(left.count() as u64)
+        };
+        let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
         let run = Run {
             units: self.units,
             wall_s: self.wall_s,
-            // Of what runs on, the profile says it.
-            user_s: 0.0,
-            kernel_s: 0.0,
+            user_s: self.served.map(|used| seconds(used.user_ticks)),
+            kernel_s: self.served.map(|used| seconds(used.kernel_ticks)),
             nr_waits: left(false),
             nr_preemptions: left(true),
-            nr_faults: None,
-            nr_disk_faults: None,
-            profile: None,
-            counted: None,
+            nr_faults: self.served.map(|used| used.nr_faults),
+            nr_disk_faults: self.served.map(|used| used.nr_disk_faults),
+            load_busy_percent: Some(self.busy_percent),
+            ..Run::default()
         };
-        let complaint = (self.busy > LOAD_BUSY_MAX).then(|| {
+        let complaint = (self.busy_percent > LOAD_BUSY_MAX_PERCENT).then(|| {
             format!(
                 "the load generator used {:.0} % of its CPUs, so it may be the limit: give it more, or a faster one",
-                100.0 * self.busy
+                self.busy_percent
             )
         });
-        Outcome {
-            run,
-            recording: Some(recording),
-            window_ns: Some(self.window_ns),
-            unprofiled: None,
-            complaint,
-        }
+        Outcome { run, recording, load_ns: Some(self.load_ns), unprofiled, complaint }
     }
 }
 

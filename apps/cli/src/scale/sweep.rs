@@ -124,7 +124,7 @@ impl Sweep {
 
 impl Swept {
     fn add(&mut self, at: usize, outcome: Outcome) {
-        let Outcome { mut run, recording, window_ns, unprofiled, complaint } = outcome;
+        let Outcome { mut run, recording, load_ns, unprofiled, complaint } = outcome;
         complaint.into_iter().for_each(|complaint| self.complain(complaint));
         if let Some(why) = unprofiled {
             self.complain(format!("nothing is named, because {why}"));
@@ -144,12 +144,8 @@ impl Swept {
                         .to_owned(),
                 );
             }
-            let profile = fold(&recording, self.study.points[at].nr_cpus, window_ns);
-            let profile = self.study.adopt(profile, &recording);
-            if window_ns.is_some() {
-                (run.user_s, run.kernel_s) = self.study.user_and_kernel_s(&profile);
-            }
-            run.profile = Some(profile);
+            let profile = fold(&recording, self.study.points[at].nr_cpus, load_ns);
+            run.profile = Some(self.study.adopt(profile, &recording));
         }
         self.study.points[at].runs.push(run);
     }

@@ -99,12 +99,12 @@ fn row_counted(point: &Point) -> Vec<String> {
     };
     let time = |seconds: Option<f64>| seconds.map_or_else(unknown, duration);
     let number = |number: Option<f64>| number.map_or_else(unknown, amount);
-    let unused = |run: &Run| run.profile.as_ref().map_or(0.0, |profile| profile.idle_s) / run.units;
+    let unused = |run: &Run| Some(run.profile.as_ref()?.idle_s / run.units);
     let mut row = beginning(point);
     row.extend([
         time(middle(|counted| counted.instructions_s, true)),
         time(middle(|counted| counted.stalls_s, true)),
-        time(median(point.runs.iter().map(unused).collect())),
+        time(median(point.runs.iter().filter_map(unused).collect())),
         number(middle(|counted| counted.nr_taken as f64, true)),
         number(middle(|counted| counted.nr_remote as f64, true)),
         middle(|counted| counted.busiest_percent, false)
@@ -115,24 +115,21 @@ fn row_counted(point: &Point) -> Vec<String> {
 
 fn row(point: &Point) -> Vec<String> {
     let nr = point.nr_cpus;
-    let middle = |of: &dyn Fn(&Run) -> f64| median(point.runs.iter().map(of).collect());
+    let middle =
+        |of: &dyn Fn(&Run) -> Option<f64>| median(point.runs.iter().filter_map(of).collect());
     let taken = |run: &Run| {
-        let stolen = run.profile.as_ref().map_or(f64::NAN, |profile| profile.stolen_s);
-        100.0 * stolen / (run.wall_s * f64::from(nr))
+        let stolen_s = run.profile.as_ref()?.stolen_s;
+        Some(100.0 * stolen_s / (run.wall_s * f64::from(nr)))
     };
     let time = |seconds: Option<f64>| seconds.map_or_else(unknown, duration);
     let mut row = beginning(point);
     row.extend([
-        time(middle(&|run| run.user_s / run.units)),
-        time(middle(&|run| run.kernel_s / run.units)),
-        time(middle(&|run| run.idle_s(nr) / run.units)),
-        middle(&taken)
-            .filter(|taken| taken.is_finite())
-            .map_or_else(unknown, |taken| format!("{taken:.1} %")),
-        middle(&|run| run.nr_waits as f64).map_or_else(unknown, amount),
-        middle(&|run| run.nr_faults.map_or(f64::NAN, |nr| nr as f64))
-            .filter(|nr| nr.is_finite())
-            .map_or_else(unknown, amount),
+        time(middle(&|run| Some(run.user_s? / run.units))),
+        time(middle(&|run| Some(run.kernel_s? / run.units))),
+        time(middle(&|run| Some(run.idle_s(nr)? / run.units))),
+        middle(&taken).map_or_else(unknown, |taken| format!("{taken:.1} %")),
+        middle(&|run| Some(run.nr_waits? as f64)).map_or_else(unknown, amount),
+        middle(&|run| Some(run.nr_faults? as f64)).map_or_else(unknown, amount),
     ]);
     row
 }

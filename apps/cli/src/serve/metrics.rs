@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::status::{CopyStatus, RootStatus, Status};
+use super::status::{CopyStatus, DomainStatus, RootStatus, Status};
 
 /// All of it.
 pub fn text(status: &Status) -> String {
@@ -87,6 +87,21 @@ pub fn text(status: &Status) -> String {
         "counter",
         "New connections, by the node that received them and the copy that they were given to.",
         given,
+    );
+    let mut given_away = Vec::new();
+    for domain in &status.domains {
+        for (because, count) in domain.given_away.iter().flatten() {
+            let DomainStatus { node, cpus, .. } = domain;
+            let because = because.word();
+            let labels = format!("{{received=\"{node}\",cpus=\"{cpus}\",because=\"{because}\"}}");
+            given_away.push((labels, *count as f64));
+        }
+    }
+    family(
+        "quartier_serve_given_away_connections",
+        "counter",
+        "New connections that went to a copy of another node, by the node that received them and the reason.",
+        given_away,
     );
     let local = status.local_share().map(|share| (String::new(), share));
     family(

@@ -4,6 +4,7 @@ mod chooser;
 mod copy;
 mod instance;
 mod left;
+mod logs;
 mod looks;
 mod metrics;
 mod outs;
@@ -11,13 +12,17 @@ mod places;
 mod receiving;
 mod recipe;
 mod report;
+mod rights;
 mod roots;
 mod sockets;
+mod spills;
 mod status;
 mod template;
 mod together;
 mod unit;
+mod web;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
@@ -35,6 +40,7 @@ use crate::numbers::number;
 use crate::say;
 use copy::{Config, Copy, Recipe};
 use instance::Instance;
+use logs::Logs;
 use places::{Per, Places};
 use receiving::Receiving;
 use roots::{Original, Roots};
@@ -53,6 +59,8 @@ Examples:
       The same, with the folder in each node's memory, but for what is uploaded
   quartier serve status
       Connections and load of each copy, and why anything is not done
+  quartier serve logs --follow
+      What is asked of all copies of a recipe, in order; --errors for what its servers complain about
   kill -HUP PID; kill PID
       Reload one copy after the other; let all finish what they have, and stop
 
@@ -76,6 +84,8 @@ pub struct Args {
 enum What {
     /// What a running `serve` does: connections and load of each copy, and why anything is not done
     Status(status::Args),
+    /// What was asked of all copies, or what they complain about, in order
+    Logs(logs::Args),
     /// What a recipe's copies are: programs that begin and end together
     #[command(hide = true)]
     Together(together::Args),
@@ -98,7 +108,7 @@ struct Serve {
         value_parser = number(1..=u16::MAX)
     )]
     port: Vec<u16>,
-    /// A configuration file that each copy gets with {copy}, {copies}, {node}, {cpus} and {dir} filled in,
+    /// A configuration file that each copy gets with {copy}, {copies}, {node}, {cpus}, {dir} and {logs} filled in,
     /// as {dir}/FILE
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
@@ -116,6 +126,10 @@ struct Serve {
         default_missing_value = receiving::ALL, value_delimiter = ','
     )]
     steer: Vec<String>,
+    /// Show the status over HTTP, to this machine alone: /metrics (OpenMetrics), /status.json, /healthz; a port, or an address of this
+    /// machine's
+    #[arg(long, value_name = "PORT|ADDR", value_parser = web::address)]
+    metrics: Option<SocketAddr>,
     /// What tells a copy to finish and end
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     stop_signal: Signal,
@@ -197,6 +211,7 @@ impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.what {
             Some(What::Status(args)) => args.run(),
+            Some(What::Logs(args)) => args.run(),
             Some(What::Together(args)) => args.run(),
             None => self.serve.run(),
         }
@@ -221,8 +236,19 @@ impl Serve {
         };
         let instance = Instance::take(&name)?;
         self.check_ports(&host)?;
-        let roots = self.roots(&places, &instance, &name)?;
+        let shown = |at: SocketAddr| quartier_loopback::listen(&format!("--metrics {at}"), at);
+        let shown = self.metrics.map(shown).transpose()?;
+        let logs = Logs::of(&name);
+        if self.recipe.is_some() || self.asks_for("{logs}") {
+            let opens = self.recipe.and_then(recipe::Name::opens_logs);
+            (0..places.homes.len()).try_for_each(|copy| logs.make(copy, opens))?;
+        }
         let mut notes = Vec::new();
+        let steers = self.choose == Choose::Auto || !self.steer.is_empty();
+        if let Err(errno) = rights::lay_down(steers, self.copy_root) {
+            notes.push(format!("root's capabilities are all in effect: {errno}"));
+        }
+        let roots = self.roots(&places, &instance, &name)?;
         let library = match program.obstacle {
             None => Some(installed::library(
                 "libquartier_reuseport.so",
@@ -247,7 +273,7 @@ impl Serve {
             alone: instance.directory.join("alone"),
         };
         let words = cooked.map(|cooked| cooked.words);
-        let copies = self.copies(&places, &instance, words.as_deref(), roots.as_ref())?;
+        let copies = self.copies(&places, &instance, &logs, words.as_deref(), roots.as_ref())?;
         for copy in &copies {
             copy.command(&recipe)?;
             copy.fill_configs(&recipe)?;
@@ -264,6 +290,8 @@ impl Serve {
         };
         let options = unit::Options {
             name,
+            // Of others it is not known how they are told to open them anew.
+            logs: self.recipe.map(|_| logs),
             steers: self.choose == Choose::Auto,
             stop_signal: self.stop_signal,
             reload_by: self.reload_by,
@@ -271,6 +299,9 @@ impl Serve {
             start_timeout: Duration::from_secs(self.start_timeout),
         };
         notes.iter().for_each(|note| say::sentence(note));
+        if let Some(listener) = shown {
+            web::serve(listener, &instance.directory)?;
+        }
         let unit = Unit::new(host, &machine, places, recipe, instance, options, copies, notes);
         unit.with(receiving, roots).run(&received)
     }
@@ -281,17 +312,20 @@ impl Serve {
         if self.root.is_none() || self.recipe.is_some() {
             return Ok(());
         }
-        // One that cannot be read is refused by whoever fills it in.
-        let mut texts = self.config.iter().filter_map(|file| std::fs::read_to_string(file).ok());
-        let is_used = self.command.iter().any(|word| word.contains(WORD))
-            || texts.any(|text| text.contains(WORD));
-        if !is_used {
+        if !self.asks_for(WORD) {
             bail!(
                 "--root: neither the command nor a --config file has {WORD}: put it where the server takes \
                  the name of its folder"
             );
         }
         Ok(())
+    }
+
+    /// Whether the command or a file has a word.
+    fn asks_for(&self, word: &str) -> bool {
+        // One that cannot be read is refused by whoever fills it in.
+        let mut texts = self.config.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+        self.command.iter().any(|part| part.contains(word)) || texts.any(|text| text.contains(word))
     }
 
     /// A copy's directory has one file of a name.
@@ -361,6 +395,7 @@ impl Serve {
         &self,
         places: &Places,
         instance: &Instance,
+        logs: &Logs,
         words: Option<&[(&'static str, String)]>,
         roots: Option<&Roots>,
     ) -> anyhow::Result<Vec<Copy>> {
@@ -370,7 +405,9 @@ impl Serve {
             let binding = places.binding(number);
             let node = places.domains[places.homes[number]].node_os_id.0;
             let cpus = binding.cpus.to_string();
-            let mut values = Values::new(number, nr_copies, node, &cpus, &directory);
+            let own_logs = logs.of_copy(number).display().to_string();
+            let mut values =
+                Values::new(number, nr_copies, node, &cpus, &directory).with(&[("logs", own_logs)]);
             if let Some(root) = self.root_of(roots, number)? {
                 values = values.with(&[("root", root)]);
             }

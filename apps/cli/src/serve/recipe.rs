@@ -79,6 +79,8 @@ impl Name {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             stop: stop.to_owned(),
             reload: reload.to_owned(),
+            // Of all three; Apache reloads then, which does no harm.
+            reopen: "USR1".to_owned(),
         };
         let config = format!("{{dir}}/{web}.conf");
         let web_command: Vec<&str> = match self {
@@ -86,7 +88,7 @@ impl Name {
                 vec![&web_path, "-DFOREGROUND", "-f", &config]
             }
             // Else it writes into the system's log until it has read this file.
-            _ => vec![&web_path, "-e", "{dir}/error.log", "-c", &config],
+            _ => vec![&web_path, "-e", "{logs}/error.log", "-c", &config],
         };
         let parts = [
             part(&[&php, "--nodaemonize", "--fpm-config", "{dir}/php.conf"], "QUIT", "USR2"),
@@ -105,6 +107,11 @@ impl Name {
             ],
             words: words(self, port, has_copies, &modules.display().to_string()),
         })
+    }
+
+    /// The group whose processes open logs anew by themselves: with nginx all do, and only root has them become somebody else.
+    pub fn opens_logs(self) -> Option<&'static str> {
+        (self == Self::NginxPhp && rustix::process::geteuid().is_root()).then_some(USER)
     }
 
     /// The web server, what stops and reloads it, and its configuration.

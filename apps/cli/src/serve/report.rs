@@ -36,6 +36,7 @@ fn status(unit: &Unit) -> Status {
         node: domain.node_os_id.0,
         cpus: domain.cpus.to_string(),
         given_to: given.map(|given| given.new[at].clone()).unwrap_or_default(),
+        given_away: given.map(|_| unit.spills.of(at)),
     });
     Status {
         format: STATUS_FORMAT,

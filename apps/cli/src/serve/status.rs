@@ -1,5 +1,6 @@
 //! `quartier serve status`: what a running `serve` last wrote down.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use anyhow::{Context, bail};
 use quartier_model::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::spills::Because;
 use super::{instance, metrics};
 
 /// Raised when a reader of the old form would go wrong.
@@ -101,6 +103,9 @@ pub struct DomainStatus {
     pub cpus: String,
     /// New connections that were received here, by the copy that they were given to.
     pub given_to: Vec<u64>,
+    /// Of those, what went to copies of other domains, by the reason; `None`: nobody counts.
+    #[serde(default)]
+    pub given_away: Option<BTreeMap<Because, u64>>,
 }
 
 impl Status {
@@ -279,6 +284,16 @@ fn text(status: &Status) -> String {
             copy.state,
             because.unwrap_or_default()
         );
+    }
+    for domain in &status.domains {
+        for (because, nr) in domain.given_away.iter().flatten() {
+            let DomainStatus { node, cpus, .. } = domain;
+            let _ = writeln!(
+                text,
+                "node {node} (CPUs {cpus}): {nr} connections went elsewhere ({})",
+                because.word()
+            );
+        }
     }
     if let Some(root) = &status.root {
         text += &root.text();

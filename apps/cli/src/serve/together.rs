@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 
 /// One of the programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub struct Part {
     pub stop: String,
     /// What tells it to reload.
     pub reload: String,
+    /// What tells it to open its logs anew.
+    pub reopen: String,
 }
 
 /// Options of `quartier serve together`, which recipes use.
@@ -31,8 +33,9 @@ impl Args {
         let read = || format!("cannot read {}", self.parts.display());
         let text = std::fs::read_to_string(&self.parts).with_context(read)?;
         let parts: Vec<Part> = serde_json::from_str(&text).with_context(read)?;
-        let mut signals =
-            signal_hook::iterator::Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;
+        let mut signals = signal_hook::iterator::Signals::new([
+            SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1,
+        ])?;
         let mut running = Vec::new();
         for part in &parts {
             let program = part.command.first().context("a part has no command")?;
@@ -68,6 +71,7 @@ impl Args {
                     }
                 }
                 SIGHUP => tell(&running, |part| &part.reload),
+                SIGUSR1 => tell(&running, |part| &part.reopen),
                 _ => {
                     status = status.or(Some(0));
                     tell(&running, |part| &part.stop);

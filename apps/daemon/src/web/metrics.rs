@@ -6,8 +6,6 @@ use quartier_decide::reporter::local_part;
 use quartier_decide::reporter::view::{Counts, NodeView, ProcessView, View};
 use quartier_model::{Allocated, Bytes, Standing};
 
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 struct Text(String);
 
 impl Text {

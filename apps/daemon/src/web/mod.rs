@@ -3,15 +3,12 @@
 mod metrics;
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
 use axum::Router;
-use axum::extract::{self, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::{self, Next};
+use axum::extract::{self, State};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use quartier_decide::reporter::view::{Absent, Explanation};
@@ -32,39 +29,8 @@ const PAGE: &str = include_str!("page.html");
 const NO_SUCH: &str = "there is: / /view.json /processes/PID /metrics /healthz\n";
 const ILL: &str = "quartierd has not looked at the tasks of this machine for 5 s and its period\n";
 
-/// Listens, but serves nobody yet.
-pub fn listen(at: SocketAddr) -> anyhow::Result<TcpListener> {
-    ensure!(
-        at.ip().is_loopback(),
-        "web.listen = \"{at}\" is not on loopback: the page has no password and names every process; listen at \
-         127.0.0.1 and let ssh -L bring it to where you are"
-    );
-    let listener = TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-/// Serves, in a thread of its own, as long as the process lives.
-pub fn serve(listener: TcpListener, board: Board) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()
-        .context("cannot begin to serve the page")?;
-    let run = move || {
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            axum::serve(listener, router(board)).await
-        })
-    };
-    std::thread::Builder::new()
-        .name("web".to_owned())
-        .spawn(run)
-        .context("cannot begin a thread")?;
-    Ok(())
-}
-
-fn router(board: Board) -> Router {
+/// All that there is.
+pub fn router(board: Board) -> Router {
     Router::new()
         .route("/", get(page))
         .route("/view.json", get(view))
@@ -72,36 +38,7 @@ fn router(board: Board) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .fallback(|| async { (StatusCode::NOT_FOUND, NO_SUCH) })
-        .layer(middleware::from_fn(guard))
         .with_state(board)
-}
-
-/// A page from elsewhere that has its name point to this machine (DNS rebinding) must not read this one.
-async fn guard(request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    if !host.is_some_and(is_this_machine) {
-        let why = "ask for localhost, 127.0.0.1 or [::1]: other names are not answered\n";
-        return (StatusCode::FORBIDDEN, why).into_response();
-    }
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
-    set(header::CACHE_CONTROL, "no-store");
-    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    set(
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    );
-    response
-}
-
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    ["localhost", "127.0.0.1", "[::1]"].contains(&name)
 }
 
 async fn page() -> Response {
@@ -164,7 +101,7 @@ fn absent(whose: Option<Whose>, watched: &BTreeSet<TaskId>) -> Absent {
 async fn metrics(State(board): State<Board>) -> Result<Response, Response> {
     let sheet = latest(&board).await?;
     let text = metrics::text(&sheet.view);
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+    Ok(([(header::CONTENT_TYPE, quartier_loopback::OPENMETRICS)], text).into_response())
 }
 
 async fn healthz(State(board): State<Board>) -> Result<&'static str, Response> {
@@ -174,16 +111,6 @@ async fn healthz(State(board): State<Board>) -> Result<&'static str, Response> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_names_of_this_machine_are_answered() {
-        for good in ["localhost", "localhost:7117", "127.0.0.1:1", "[::1]:7117", "[::1]"] {
-            assert!(is_this_machine(good), "{good}");
-        }
-        for bad in ["", "evil.example:7117", "localhost.evil.example", "127.0.0.1.evil:80", "::1"] {
-            assert!(!is_this_machine(bad), "{bad}");
-        }
-    }
 
     #[test]
     fn why_a_process_was_not_seen_is_told() {
@@ -200,12 +127,5 @@ mod tests {
         assert_eq!(absent(named(true), &watched), Absent::KernelThread { name: name.clone() });
         assert_eq!(absent(named(false), &watched), Absent::Asleep { pid, name: name.clone() });
         assert_eq!(absent(named(false), &another), Absent::New { pid, name });
-    }
-
-    #[test]
-    fn nobody_listens_for_other_machines() {
-        let refused = listen("0.0.0.0:0".parse().unwrap()).unwrap_err().to_string();
-        assert!(refused.contains("not on loopback"), "{refused}");
-        assert!(listen("127.0.0.1:0".parse().unwrap()).is_ok());
     }
 }

@@ -116,6 +116,9 @@ impl Series {
         y: impl Fn(f64) -> f64,
         words: fn(f64) -> String,
     ) {
+        if self.marks.is_empty() {
+            return;
+        }
         let place = |mark: &Mark| format!("{:.1} {:.1}", x(mark.x), y(mark.middle));
         let path: Vec<_> = self.marks.iter().map(place).collect();
         let _ = write!(svg, "<path class=\"{}\" d=\"M{}\"/>", self.class, path.join("L"));

@@ -48,18 +48,18 @@ fn series(
     report: &Report,
     name: &str,
     class: &'static str,
-    of: impl Fn(&Point, &Run) -> f64,
+    of: impl Fn(&Point, &Run) -> Option<f64>,
 ) -> Series {
-    let marks = report.study.points.iter().filter(|point| !point.runs.is_empty()).map(|point| {
-        let values: Vec<_> = point.runs.iter().map(|run| of(point, run)).collect();
-        Mark::of(f64::from(point.nr_cpus), &values)
+    let marks = report.study.points.iter().filter_map(|point| {
+        let values: Vec<_> = point.runs.iter().filter_map(|run| of(point, run)).collect();
+        (!values.is_empty()).then(|| Mark::of(f64::from(point.nr_cpus), &values))
     });
     Series { name: name.to_owned(), class, marks: marks.collect() }
 }
 
 fn throughput(report: &Report) -> String {
     let name = if report.study.is_modelled { "modelled" } else { "measured" };
-    let measured = series(report, name, "s0", |_, run| run.throughput());
+    let measured = series(report, name, "s0", |_, run| Some(run.throughput()));
     let first = measured.marks.first().map(|mark| mark.middle / mark.x);
     let ideal = measured.marks.iter().filter_map(|mark| Some(Mark::of(mark.x, &[first? * mark.x])));
     let ideal =
@@ -73,7 +73,7 @@ fn throughput(report: &Report) -> String {
 
 /// A number of what was counted in guests, for each unit.
 fn counted(report: &Report, name: &str, class: &'static str, of: fn(&Counted) -> f64) -> Series {
-    series(report, name, class, move |_, run| run.counted.as_ref().map_or(f64::NAN, of) / run.units)
+    series(report, name, class, move |_, run| Some(of(run.counted.as_ref()?) / run.units))
 }
 
 fn lines(report: &Report) -> String {
@@ -90,9 +90,8 @@ fn remote(report: &Report) -> String {
 }
 
 fn modelled_time(report: &Report) -> String {
-    let unused = series(report, "unused", "s2", |_, run| {
-        run.profile.as_ref().map_or(0.0, |profile| profile.idle_s) / run.units
-    });
+    let unused =
+        series(report, "unused", "s2", |_, run| Some(run.profile.as_ref()?.idle_s / run.units));
     let chart = Chart {
         title: format!("Modelled CPU time for each {}", report.study.unit),
         series: vec![
@@ -111,9 +110,9 @@ fn time(report: &Report) -> String {
     let chart = Chart {
         title: format!("CPU time for each {}", report.study.unit),
         series: vec![
-            series(report, "user", "s0", |_, run| run.user_s / run.units),
-            series(report, "kernel", "s1", |_, run| run.kernel_s / run.units),
-            series(report, "idle", "s2", |point, run| run.idle_s(point.nr_cpus) / run.units),
+            series(report, "user", "s0", |_, run| Some(run.user_s? / run.units)),
+            series(report, "kernel", "s1", |_, run| Some(run.kernel_s? / run.units)),
+            series(report, "idle", "s2", |point, run| Some(run.idle_s(point.nr_cpus)? / run.units)),
         ],
     };
     chart.draw(duration)
@@ -146,7 +145,10 @@ fn culprits(page: &mut Page, report: &Report) {
     page.raw(&format!(
         "<p class=\"more\">p: how probable such growth is by chance (Welch’s t over the runs, with the error of \
          sampling; names are corrected for their number). {}</p>",
-        escape("Idle CPUs are charged to the locks that are waited for, then to what runs meanwhile.")
+        escape(
+            "Idle CPUs are charged to the locks that are waited for; of a server whose threads all wait at times, to its peers; then to what \
+             runs meanwhile."
+        )
     ));
 }
 

@@ -17,7 +17,14 @@ fn run(ran_s: f64, idle_s: f64) -> Run {
     let costs = vec![cost(vec![0, 1], ran_s, 0.0), cost(vec![0], 0.5, idle_s)];
     let (ran_s, nr_samples) = (ran_s + 0.5, 2000);
     let profile = Profile { ran_s, idle_s, nr_samples, costs, ..Profile::default() };
-    Run { units: 1.0, wall_s: ran_s, user_s: ran_s, profile: Some(profile), ..Run::default() }
+    Run {
+        units: 1.0,
+        wall_s: ran_s,
+        user_s: Some(ran_s),
+        kernel_s: Some(0.0),
+        profile: Some(profile),
+        ..Run::default()
+    }
 }
 
 fn report() -> Report {

@@ -18,6 +18,7 @@ use super::ReloadBy;
 use super::chooser::Chooser;
 use super::copy::{Copy, Recipe};
 use super::instance::Instance;
+use super::logs::Logs;
 use super::looks::Looks;
 use super::outs::Outs;
 use super::places::Places;
@@ -25,6 +26,7 @@ use super::receiving::Receiving;
 use super::report;
 use super::roots::Roots;
 use super::sockets::{Owned, Processes, Sockets};
+use super::spills::Spills;
 use crate::say;
 
 /// How often it is looked and decided.
@@ -49,6 +51,8 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Options {
     pub name: String,
+    /// Those that are put aside when they get large.
+    pub logs: Option<Logs>,
     pub steers: bool,
     pub stop_signal: Signal,
     pub reload_by: ReloadBy,
@@ -71,6 +75,7 @@ pub struct Unit {
     pub why_not_steered: Option<String>,
     pub seen: Vec<CopySeen>,
     pub decision: Option<Decision>,
+    pub spills: Spills,
     pub notes: Vec<String>,
     pub instance: Instance,
     recipe: Recipe,
@@ -121,6 +126,7 @@ impl Unit {
             why_not_steered,
             seen: Vec::new(),
             decision: None,
+            spills: Spills::default(),
             notes,
             instance,
             recipe,

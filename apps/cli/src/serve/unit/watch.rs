@@ -4,15 +4,19 @@ use std::time::{Duration, Instant};
 
 use quartier_decide::steer::{State, Why};
 use quartier_observe::Listening;
+use rustix::process::Signal;
 
 use super::Unit;
 use crate::say;
 use crate::serve::chooser::Chooser;
 use crate::serve::copy::Life;
+use crate::serve::logs::BYTES_MAX;
 use crate::serve::report;
 
 /// Processes and sockets of others are looked through, and the status is written, once in so many looks.
 const SLOW_LOOKS: u64 = 10;
+/// And the size of logs once in so many.
+const LOG_LOOKS: u64 = 100;
 
 /// New sockets of copies that are up already are looked for once a second, or as rarely as it takes for that to be a part
 /// in so many of one CPU: the kernel goes through all connections for it.
@@ -63,6 +67,9 @@ impl Unit {
             }
         }
         let given = self.chooser.as_ref().map(Chooser::given);
+        if let Some(given) = given {
+            self.spills.count(&given.new, &self.places.homes, self.decision.as_ref());
+        }
         self.seen = self.looks.look(
             &self.host,
             &self.places,
@@ -86,10 +93,33 @@ impl Unit {
         for (at, verdict) in decision.verdicts.iter().enumerate() {
             self.move_waiting(at, verdict.out);
         }
+        if self.nr_looks.is_multiple_of(LOG_LOOKS) {
+            self.put_logs_aside();
+        }
         if self.nr_looks % SLOW_LOOKS == 1
             && let Err(error) = report::write(self)
         {
             say::sentence(&format!("{error:#}"));
+        }
+    }
+
+    /// Where nobody else looks after them, they would fill the disk.
+    fn put_logs_aside(&mut self) {
+        let Some(logs) = self.options.logs.clone() else { return };
+        for at in 0..self.copies.len() {
+            // One that has only just begun may not know yet what it is told.
+            if !matches!(self.copies[at].life, Life::Up { .. }) {
+                continue;
+            }
+            match logs.put_aside(at, BYTES_MAX) {
+                Ok(true) => {
+                    if let Some(pid) = self.copies[at].pid {
+                        quartier_steer::signal(pid, Signal::USR1);
+                    }
+                }
+                Ok(false) => {}
+                Err(error) => self.note(format!("the logs of copy {at} grow on: {error}")),
+            }
         }
     }
 

@@ -36,6 +36,9 @@ final class Experiment {
     /** What targets are set by, milliseconds, if not by each server's own p95: -Dbench.alone.ms. */
     private static final double GIVEN_ALONE_MILLIS = Double.parseDouble(System.getProperty("bench.alone.ms", "NaN"));
 
+    /** Whether whoever started this has it run before all servers: -Dbench.clients.first. */
+    private static final boolean CLIENTS_FIRST = Boolean.getBoolean("bench.clients.first");
+
     private final PrintStream out;
     private final double warmSeconds;
     private final double countedSeconds;
@@ -110,8 +113,9 @@ final class Experiment {
         Counted beside = count(unmodified, "closed", NR_HEAVY_MOST);
         heavyCost = (beside.serverCpuSeconds - lightCost * beside.answers().get("/light").nrAnswered())
                 / beside.answers().get("/heavy").nrAnswered();
-        out.printf(Locale.ROOT, "{\"begin\": {\"light_cpu_s\": %.6f, \"heavy_cpu_s\": %.6f, \"cpus\": %d, \"cpu\": \"%s\", \"java\": \"%s\"}}%n",
-                lightCost, heavyCost, cpus(), cpuModel(), Runtime.version());
+        out.printf(Locale.ROOT, "{\"begin\": {\"light_cpu_s\": %.6f, \"heavy_cpu_s\": %.6f, \"cpus\": %d, \"cpu\": \"%s\", \"clients_first\": %b, "
+                        + "\"java\": \"%s\"}}%n",
+                lightCost, heavyCost, cpus(), cpuModel(), CLIENTS_FIRST, Runtime.version());
     }
 
     private void start(Variant variant) throws Exception {
