@@ -41,5 +41,5 @@ pub use host::Host;
 pub use load::CpuTimes;
 pub use process::{Pid, ProcessLimits};
 pub use receiving::Interface;
-pub use serving::{Listening, ServerProcess, ServerUsage};
+pub use serving::{Listening, ServerProcess, ServerUsage, TICKS_PER_SECOND};
 pub use thread::{ThreadTimes, own_cpu_time, own_process_cpu_time};

@@ -33,6 +33,9 @@ pub struct Listening {
     pub inode: u64,
 }
 
+/// Of [`ServerProcess`] and [`ServerUsage`]: the kernel's, as it tells users of time (`USER_HZ`).
+pub const TICKS_PER_SECOND: f64 = 100.0;
+
 /// A process of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerProcess {

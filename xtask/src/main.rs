@@ -13,6 +13,8 @@ mod script;
 mod servers;
 mod soak;
 mod staged;
+#[path = "../../tests/programs/stops_scaling.rs"]
+mod stops_scaling;
 mod tidy;
 mod watch_cost;
 mod workspace;

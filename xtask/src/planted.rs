@@ -12,15 +12,12 @@ use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
 use crate::{release_build, said_by};
 
 const PROGRAM: &str = "tests/programs/stops_scaling.c";
-const EXPECTED: &str = "tests/programs/stops_scaling.json";
 const COUNTED: &str = "planted.jsonl";
 const TABLE: &str = "planted.txt";
-
-/// What else may be named before an answer is wrong, percent of what is lost: as the tests allow.
-const OTHERS_PERCENT_MAX: f64 = 25.0;
 
 /// Options of `cargo xtask scale-planted`.
 #[derive(Debug, clap::Args)]
@@ -48,28 +45,6 @@ pub struct Args {
     quartier: Option<PathBuf>,
 }
 
-/// What is to be found.
-#[derive(Debug, Deserialize)]
-struct Planted {
-    reason: String,
-    units: u64,
-    /// `None`: nothing is lost.
-    class: Option<String>,
-    /// One of these, or a part of its name.
-    functions: Vec<String>,
-    /// One of these; none: it has no name.
-    objects: Vec<String>,
-}
-
-/// What was named.
-#[derive(Debug, Serialize, Deserialize)]
-struct Named {
-    class: Option<String>,
-    function: String,
-    object: Option<String>,
-    share_percent: f64,
-}
-
 /// What a sweep said.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sweep {
@@ -92,33 +67,21 @@ enum Answer {
     Wrong,
 }
 
-impl Planted {
-    fn is(&self, named: &Named) -> bool {
-        let is_object = match &named.object {
-            Some(object) => self.objects.contains(object),
-            None => self.objects.is_empty(),
-        };
-        named.class == self.class
-            && is_object
-            && self.functions.iter().any(|part| named.function.contains(part))
-    }
-
-    fn answer(&self, culprits: &[Named]) -> Answer {
-        let Some(first) = culprits.first() else {
-            return if self.class.is_none() { Answer::Right } else { Answer::Nothing };
-        };
-        let others = culprits.iter().filter(|named| !self.is(named));
-        let others: f64 = others.map(|named| named.share_percent).sum();
-        if self.is(first) && others <= OTHERS_PERCENT_MAX { Answer::Right } else { Answer::Wrong }
-    }
+/// What a sweep that named these is worth.
+fn answer(planted: &Planted, culprits: &[Named]) -> Answer {
+    let Some(first) = culprits.first() else {
+        return if planted.class.is_none() { Answer::Right } else { Answer::Nothing };
+    };
+    let is_alone = planted.others_percent(culprits) <= OTHERS_PERCENT_MAX;
+    if planted.is(first) && is_alone { Answer::Right } else { Answer::Wrong }
 }
 
 /// Sweeps everything that is asked for.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let expected: Vec<Planted> = serde_json::from_str(&fs::read_to_string(EXPECTED)?)?;
+    let expected = Planted::all();
     for asked in &args.only {
         let is_known = expected.iter().any(|planted| planted.reason == *asked);
-        ensure!(is_known, "there is no reason {asked} in {EXPECTED}");
+        ensure!(is_known, "there is no reason {asked}");
     }
     fs::create_dir_all(&args.out)?;
     let counted = args.out.join(COUNTED);
@@ -176,7 +139,7 @@ fn sweep(args: &Args, planted: &Planted, program: &Path) -> anyhow::Result<Sweep
         serde_json::from_value(verdict["culprits"].clone()).context("no culprits in a report")?;
     let said = verdict["sentences"][0].as_str().unwrap_or_default().to_owned();
     let stolen_percent = stolen_percent(&report).context("no runs in a report")?;
-    let answer = planted.answer(&culprits);
+    let answer = answer(planted, &culprits);
     Ok(Sweep { reason: planted.reason.clone(), answer, culprits, said, stolen_percent })
 }
 
@@ -203,7 +166,7 @@ fn table(expected: &[Planted], sweeps: &[Sweep]) -> String {
         let mut nr: BTreeMap<Answer, usize> = BTreeMap::new();
         // By what is expected now, whatever was when it was swept.
         for sweep in &of {
-            *nr.entry(planted.answer(&sweep.culprits)).or_default() += 1;
+            *nr.entry(answer(planted, &sweep.culprits)).or_default() += 1;
         }
         let count = |answer| nr.get(&answer).copied().unwrap_or_default();
         let stolen: Vec<_> = of.iter().map(|sweep| sweep.stolen_percent).collect();
@@ -238,28 +201,26 @@ mod tests {
 
     #[test]
     fn an_answer_is_right_with_class_function_and_variable() {
-        let text = fs::read_to_string(Path::new("..").join(EXPECTED)).unwrap();
-        let expected: Vec<Planted> = serde_json::from_str(&text).unwrap();
+        let expected = Planted::all();
         let of = |reason: &str| expected.iter().find(|planted| planted.reason == reason).unwrap();
         let counter = |share| named("bouncing-line", "count_unit", Some("global_count"), share);
-        assert_eq!(of("counter").answer(&[counter(100.0)]), Answer::Right);
-        assert_eq!(of("counter").answer(&[]), Answer::Nothing);
+        assert_eq!(answer(of("counter"), &[counter(100.0)]), Answer::Right);
+        assert_eq!(answer(of("counter"), &[]), Answer::Nothing);
         let other = |share| named("lock", "x", None, share);
-        assert_eq!(of("counter").answer(&[counter(80.0), other(20.0)]), Answer::Right);
-        assert_eq!(of("counter").answer(&[counter(60.0), other(40.0)]), Answer::Wrong);
-        assert_eq!(of("counter").answer(&[other(60.0), counter(20.0)]), Answer::Wrong);
+        assert_eq!(answer(of("counter"), &[counter(80.0), other(20.0)]), Answer::Right);
+        assert_eq!(answer(of("counter"), &[counter(60.0), other(40.0)]), Answer::Wrong);
+        assert_eq!(answer(of("counter"), &[other(60.0), counter(20.0)]), Answer::Wrong);
         let elsewhere = named("bouncing-line", "count_unit", None, 100.0);
-        assert_eq!(of("counter").answer(&[elsewhere]), Answer::Wrong);
+        assert_eq!(answer(of("counter"), &[elsewhere]), Answer::Wrong);
         let unmaps = named("kernel-path", "munmap() of use_pages", None, 90.0);
-        assert_eq!(of("mapping").answer(&[unmaps]), Answer::Right);
-        assert_eq!(of("nothing").answer(&[]), Answer::Right);
-        assert_eq!(of("nothing").answer(&[other(50.0)]), Answer::Wrong);
+        assert_eq!(answer(of("mapping"), &[unmaps]), Answer::Right);
+        assert_eq!(answer(of("nothing"), &[]), Answer::Right);
+        assert_eq!(answer(of("nothing"), &[other(50.0)]), Answer::Wrong);
     }
 
     #[test]
     fn a_table_counts_what_is_there() {
-        let text = fs::read_to_string(Path::new("..").join(EXPECTED)).unwrap();
-        let expected: Vec<Planted> = serde_json::from_str(&text).unwrap();
+        let expected = Planted::all();
         let sweep = |culprits| Sweep {
             reason: "mutex".to_owned(),
             answer: Answer::Wrong,

@@ -1,13 +1,15 @@
 //! `quartier scale` on this machine: planted culprits are found by name, and bad input is said.
 
 mod common;
+#[path = "../../../tests/programs/stops_scaling.rs"]
+mod stops_scaling;
 
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{program, quartier};
-use serde::Deserialize;
 use serde_json::Value;
+use stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
 
 /// Judged anew where the machine is too busy to tell, so many times.
 const TRIES: usize = 6;
@@ -70,52 +72,20 @@ fn report_on(reason: &str, units: &str) -> Option<Value> {
     None
 }
 
-/// What else a machine that others use too may add, percent of what is lost: threads that one lock makes wait do not end at
-/// the same time.
-const OTHERS_PERCENT_MAX: f64 = 25.0;
-
-/// What is to be found of a planted culprit.
-#[derive(Debug, Deserialize)]
-struct Planted {
-    reason: String,
-    units: u64,
-    /// `None`: nothing is lost.
-    class: Option<String>,
-    /// One of these, or a part of its name.
-    functions: Vec<String>,
-    /// One of these; none: it has no name.
-    objects: Vec<String>,
-}
-
-impl Planted {
-    fn of(reason: &str) -> Self {
-        let all: Vec<Self> =
-            serde_json::from_str(include_str!("../../../tests/programs/stops_scaling.json"))
-                .unwrap();
-        all.into_iter().find(|planted| planted.reason == reason).unwrap()
-    }
-
-    fn is(&self, culprit: &Value) -> bool {
-        let function = culprit["function"].as_str().unwrap();
-        let object = culprit["object"].as_str();
-        culprit["class"].as_str() == self.class.as_deref()
-            && self.functions.iter().any(|part| function.contains(part))
-            && object.map_or(self.objects.is_empty(), |object| {
-                self.objects.iter().any(|one| one == object)
-            })
-    }
-}
-
 /// The culprit that is named first is the one that was planted, and next to nothing is laid upon others.
 fn found(reason: &str) {
-    let planted = Planted::of(reason);
+    let planted = planted(reason);
     let Some(report) = report_on(reason, &planted.units.to_string()) else { return };
-    let culprits = report["verdict"]["culprits"].as_array().unwrap();
+    let culprits: Vec<Named> =
+        serde_json::from_value(report["verdict"]["culprits"].clone()).unwrap();
     let first = culprits.first().unwrap_or_else(|| panic!("{reason}: {}", report["verdict"]));
-    assert!(planted.is(first), "{planted:?}: {first}");
-    let others = culprits.iter().filter(|other| !planted.is(other));
-    let others = others.map(|other| other["share_percent"].as_f64().unwrap());
-    assert!(others.sum::<f64>() <= OTHERS_PERCENT_MAX, "another is named: {culprits:?}");
+    assert!(planted.is(first), "{planted:?}: {first:?}");
+    let others_percent = planted.others_percent(&culprits);
+    assert!(others_percent <= OTHERS_PERCENT_MAX, "another is named: {culprits:?}");
+}
+
+fn planted(reason: &str) -> Planted {
+    Planted::all().into_iter().find(|planted| planted.reason == reason).unwrap()
 }
 
 #[test]
@@ -167,7 +137,7 @@ fn an_uneven_partition_is_found() {
 
 #[test]
 fn nothing_is_named_where_nothing_is_lost() {
-    let planted = Planted::of("nothing");
+    let planted = planted("nothing");
     let Some(report) = report_on("nothing", &planted.units.to_string()) else { return };
     // On a machine that others use too, it may lose to them.
     assert_eq!(report["verdict"]["culprits"], Value::Array(Vec::new()), "{}", report["verdict"]);

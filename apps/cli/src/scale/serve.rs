@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use quartier_decide::verdict::Run;
 use quartier_model::{CpuList, Happening, Recording};
-use quartier_observe::ServerUsage;
 use quartier_observe::profile::Unprofiled;
+use quartier_observe::{ServerUsage, TICKS_PER_SECOND};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -25,8 +25,6 @@ pub const ASKED_EVERY: Duration = Duration::from_millis(200);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// A load generator that uses more of its CPUs is taken for the limit.
 const LOAD_BUSY_MAX_PERCENT: f64 = 90.0;
-/// The kernel's, as it tells users of time (`USER_HZ`).
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// What to run: `server` is measured, under this load.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quartier_decide::dqdt::Usage;
 use quartier_decide::steer::{CopySeen, State};
 use quartier_model::CpuOsId;
-use quartier_observe::Host;
+use quartier_observe::{Host, TICKS_PER_SECOND};
 
 use super::chooser::Given;
 use super::copy::{Copy, Life};
@@ -18,9 +18,6 @@ use crate::busy::{self, AllTimes};
 /// those that are closed but not forgotten (`TIME_WAIT`) stand among them, tens of thousands of a busy server.
 const COUNTED_EVERY: Duration = Duration::from_secs(1);
 const COUNTED_PART: u32 = 300;
-
-/// Clock ticks of /proc a second.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Differences need what was before.
 #[derive(Debug, Default)]
