@@ -110,7 +110,12 @@ fn what_is_cut_short_is_none() {
 
 #[test]
 fn environments_are_side_by_side() {
-    let named = |name: &str, p95| (name.to_owned(), experiment(p95, 400));
+    let named = |name: &str, p95| {
+        let mut experiment = experiment(p95, 400);
+        let held = Held { variant: "protect".to_owned(), ..experiment.held[0].clone() };
+        experiment.held = vec![Held { p95_ms: [65.0, 65.0], ..held }];
+        (name.to_owned(), experiment)
+    };
     let told = across::of(&[named("batch", "60"), named("nice", "75")]);
     let line = |name: &str, nr: usize| {
         let mut lines = told.lines().skip_while(|line| !line.starts_with("protect"));
@@ -120,6 +125,10 @@ fn environments_are_side_by_side() {
     // `greatest over least`, then beside none and beside 40.
     assert_eq!((line("greatest", 3), line("greatest", 4)), ("1.00", "1.25"));
     assert_eq!((line("   ", 0), line("   ", 1)), ("met", "missed"));
+    let mut over = told.lines().skip_while(|line| !line.starts_with("greatest over its target"));
+    let [first, second] = [(); 2].map(|()| over.next().unwrap().split_whitespace().rev());
+    assert_eq!(first.take(2).collect::<Vec<_>>(), ["1.15", "0.77"], "{told}");
+    assert_eq!(second.collect::<Vec<_>>(), ["missed", "met"], "{told}");
     let alone = across::of(&[named("batch", "60")]);
     assert!(
         alone.lines().any(|line| line.starts_with("greatest") && line.ends_with("–")),

@@ -52,10 +52,12 @@ impl Logs {
         let path = self.of_copy(copy);
         let make = || -> anyhow::Result<()> {
             let base = self.0.parent().context("logs have no folder")?;
-            fs::create_dir_all(base)?;
+            fs::create_dir_all(base.parent().context("logs have no folder")?)?;
             own(base, 0o755)?;
             own(&self.0, 0o755)?;
-            own(&path, if opens.is_some() { 0o710 } else { 0o700 })?;
+            let mode = if opens.is_some() { 0o710 } else { 0o700 };
+            own(&path, mode)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
             if let Some(group) = opens {
                 let found = Group::from_name(group)?.context("there is no such group")?;
                 lchown(&path, None, Some(found.gid.as_raw()))?;
@@ -116,17 +118,17 @@ fn base() -> PathBuf {
     }
 }
 
-/// A folder of ours, made or found, with this mode.
+/// A folder of ours: made with this mode whatever the umask is, or found, and then as open as somebody has left it.
 fn own(path: &Path, mode: u32) -> anyhow::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode))?,
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
-        _ => {}
+        Err(_) => {}
     }
     let found = fs::symlink_metadata(path)?;
     let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
     ensure!(is_ours, "{} is another user's, or no folder: remove it", path.display());
-    // Whatever the umask is.
-    Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
+    Ok(())
 }
 
 /// The logs in a folder that are written now, or were before they were put aside.
@@ -309,7 +311,7 @@ mod tests {
     #[test]
     fn what_is_too_large_is_put_aside_once() {
         let folder = tempfile::tempdir().unwrap();
-        let logs = Logs(folder.path().to_owned());
+        let logs = Logs(folder.path().join("wiki"));
         logs.make(1, None).unwrap();
         let log = logs.of_copy(1).join("access.log");
         fs::write(&log, "a\n").unwrap();
@@ -322,6 +324,23 @@ mod tests {
         assert_eq!(fs::read_to_string(aside(&log)).unwrap(), "later\n");
         assert!(!logs.put_aside(1, 2).unwrap(), "what is aside stays there");
         assert!(!logs.put_aside(7, 2).unwrap(), "a copy without logs");
+    }
+
+    #[test]
+    fn a_folder_that_is_found_stays_as_open_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("base");
+        let logs = Logs(base.join("wiki"));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        fs::create_dir(&base).unwrap();
+        fs::set_permissions(&base, PermissionsExt::from_mode(0o1777)).unwrap();
+        logs.make(0, None).unwrap();
+        assert_eq!([&base, &logs.0].map(|path| mode(path)), [0o1777, 0o755]);
+        fs::set_permissions(&logs.0, PermissionsExt::from_mode(0o750)).unwrap();
+        fs::set_permissions(logs.of_copy(0), PermissionsExt::from_mode(0o755)).unwrap();
+        logs.make(0, None).unwrap();
+        assert_eq!([&base, &logs.0].map(|path| mode(path)), [0o1777, 0o750]);
+        assert_eq!(mode(&logs.of_copy(0)), 0o700, "who asked for what is nobody else's business");
     }
 
     #[test]
