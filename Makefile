@@ -32,7 +32,8 @@ XTASK_OF_TESTS = $(BUILD_OF_TESTS) && "$(TARGET)/debug/xtask"
 # Two cores run one guest at a time, and cargo locks its folder anyway.
 .NOTPARALLEL:
 
-.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar degrade-bench degrade-environments scale-planted \
+.PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar degrade-bench degrade-environments scale-planted scale-programs \
+	percore-counted \
 	bench lint man clean install stage deb
 
 help: ## This list
@@ -50,7 +51,7 @@ deps-demo: deps
 
 build: deps ## Build the command, and the libraries that it loads into programs and into QEMU
 	$(CARGO) build --profile $(PROFILE) $(LOCKED) --package quartier-cli --package quartier-daemon \
-		--package quartier-runtime --package quartier-plugin --package quartier-reuseport
+		--package quartier-runtime --package quartier-plugin --package quartier-reuseport --package quartier-sites
 
 demo: build deps-demo ## One real program under four policies, on a machine of four nodes, counted
 	$(XTASK) demo
@@ -101,6 +102,27 @@ degrade-jar: deps ## The same, built only, and put beside the command
 scale-planted: build ## How often `quartier scale` is right about a planted culprit, for docs/results (an hour)
 	$(XTASK) scale-planted --quartier "$(BUILT)/quartier"
 
+# 90 guests, the largest of which take minutes to boot: some two hours, by estimate. Others may run meanwhile, what is counted stays the same.
+percore-counted: build ## Who takes whose line, percore's parts and others', on 4 to 32 CPUs, for docs/percore.md (hours)
+	$(XTASK) percore-counted --quartier "$(BUILT)/quartier"
+
+# The same guests for all programs, so that they are comparable; what there is of one that cannot be counted stays as it is.
+KERNELS ?= 6.12 7.3
+STUDYS_PROGRAMS := exim memcached apache postgresql gmake indexer mapreduce
+SCALE_PROGRAMS := docs/results/scale/programs
+SCALE_GUESTS := --nodes 4 --cpus-per-node 8 --mem 8G --cpus 4,8,16,32 --repeat 3 --seed 1 --hang-timeout 600 --timeout 3600
+scale-programs: build ## What stops the study's seven programs from scaling on 4 to 32 CPUs of guests, for docs/results (hours)
+	mkdir -p $(SCALE_PROGRAMS)
+	@for kernel in $(KERNELS); do for program in $(STUDYS_PROGRAMS); do \
+		result=$(SCALE_PROGRAMS)/$$program-$$kernel; \
+		"$(BUILT)/quartier" lab scale --program $$program --kernel $$kernel $(SCALE_GUESTS) --json $$result.json >$$result.new; \
+		case $$? in \
+		0 | 1) mv $$result.new $$result.txt ;; \
+		130 | 143) rm -f $$result.new; exit 1 ;; \
+		*) rm -f $$result.new; echo "$$program is skipped on Linux $$kernel: it could not be counted, as said above" >&2 ;; \
+		esac; \
+	done; done
+
 # Nothing else may run meanwhile.
 degrade-bench: deps ## Who gets slow under overload, by policy, on real servers, for docs/results (two hours)
 	$(MAVEN) --quiet --projects bench --also-make -DskipTests package
@@ -134,7 +156,7 @@ stage:
 	install -m 755 "$(BUILT)/quartier" "$(DESTDIR)$(PREFIX)/bin/quartier"
 	install -m 755 "$(BUILT)/quartierd" "$(DESTDIR)$(PREFIX)/sbin/quartierd"
 	install -m 755 "$(BUILT)/libquartier_preload.so" "$(BUILT)/libquartier_plugin.so" \
-		"$(BUILT)/libquartier_reuseport.so" "$(DESTDIR)$(PREFIX)/lib/quartier/"
+		"$(BUILT)/libquartier_reuseport.so" "$(BUILT)/libquartier_sites.so" "$(DESTDIR)$(PREFIX)/lib/quartier/"
 	install -m 644 "$(JAR)" "$(DESTDIR)$(PREFIX)/lib/quartier/quartier-degrade.jar"
 	for section in 1 8; do \
 		install -d "$(DESTDIR)$(PREFIX)/share/man/man$$section" && \

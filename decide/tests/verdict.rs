@@ -79,12 +79,7 @@ impl Story {
         stack: u32,
         address: Option<u64>,
     ) -> u64 {
-        let touch = address.map(|address| Touch {
-            address,
-            object: Some(0),
-            is_atomic: true,
-            is_write: true,
-        });
+        let touch = address.map(|address| Touch { address, object: Some(0), is_write: true });
         self.add(from_ns, tid, Happening::Came);
         for look in 0..looks {
             let at_ns = from_ns + look * LOOK_NS + LOOK_NS / 2;
@@ -95,7 +90,7 @@ impl Story {
 
     /// And then waits.
     fn waits(&mut self, tid: u32, at_ns: u64, stack: u32) {
-        let word = Touch { address: WORD, object: Some(0), is_atomic: true, is_write: true };
+        let word = Touch { address: WORD, object: Some(0), is_write: true };
         let word = (stack == LOCKED).then_some(word);
         self.add(at_ns - 1, tid, Happening::Waits { stack, word, is_locked: stack == LOCKED });
         self.add(at_ns, tid, Happening::Left { is_preempted: false });
@@ -231,7 +226,7 @@ fn a_lock_is_found_by_looks_where_waits_are_not_seen() {
             story.add(at_ns, tid, Happening::Left { is_preempted: false });
         }
         // One thread has the lock, the others are seen waiting for it; so is, by a stale look, who runs.
-        let word = Some(Touch { address: WORD, object: Some(0), is_atomic: true, is_write: true });
+        let word = Some(Touch { address: WORD, object: Some(0), is_write: true });
         for look_ns in (0..at_ns).step_by(10 * LOOK_NS as usize) {
             for tid in 1..=nr_cpus {
                 story.add(
@@ -244,6 +239,31 @@ fn a_lock_is_found_by_looks_where_waits_are_not_seen() {
         at_ns
     });
     assert_eq!(only(&verdict), (Some(Class::Lock), "add", Some("total")));
+}
+
+#[test]
+fn who_was_woken_waits_for_a_cpu_from_then_on() {
+    let mut story = Story::new();
+    story.0.has_wakeups = true;
+    story.add(0, 1, Happening::Came);
+    story.waits(1, 1_000, LOCKED);
+    // Before it has left nobody wakes it; the second time it has been woken already.
+    story.add(500, 1, Happening::Woken);
+    story.add(4_000, 1, Happening::Woken);
+    story.add(5_000, 1, Happening::Woken);
+    story.add(7_000, 1, Happening::Came);
+    story.add(8_000, 1, Happening::Left { is_preempted: true });
+    story.add(10_000, 1, Happening::Came);
+    story.0.events.sort_by_key(|event| event.at_ns);
+    let profile = fold(&story.0, 1, None);
+    let waited_s: f64 = profile.costs.iter().map(|cost| cost.waited_s).sum();
+    assert_eq!((1e9 * waited_s).round(), 3_000.0);
+    assert_eq!(profile.queued_s.map(|seconds| (1e9 * seconds).round()), Some(5_000.0));
+    // Within a server's load alone.
+    let profile = fold(&story.0, 1, Some((6_000, 9_000)));
+    assert_eq!(profile.queued_s.map(|seconds| (1e9 * seconds).round()), Some(2_000.0));
+    story.0.has_wakeups = false;
+    assert_eq!(fold(&story.0, 1, None).queued_s, None, "absent is not zero");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Verdicts on runs that were counted in guests: modelled time, by lines of memory.
 
 use quartier_decide::verdict::{
-    Class, Cost, Counted, Outcome, Point, Profile, Run, Sharing, Spent, Study, Verdict,
+    Class, Cost, Counted, Memory, Outcome, Point, Profile, Run, Sharing, Spent, Study, Verdict,
 };
 use quartier_model::{Frame, KERNEL_MODULE};
 
@@ -15,8 +15,12 @@ struct Made {
     instructions_s: f64,
     stalls_s: f64,
     unused_s: f64,
+    /// `count` waits for `slots`, of its own node and of others.
+    near_s: f64,
+    far_s: f64,
     remote_percent: f64,
     busiest_percent: f64,
+    memories_busy_percent: Option<f64>,
 }
 
 const COUNT: u32 = 0;
@@ -58,7 +62,13 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
         idle_s: idle_s * part,
         ..Cost::default()
     };
+    let waits = |memory, ran_s| Cost {
+        memory: Some(memory),
+        ..cost(vec![COUNT], Some(1), None, None, ran_s, 0.0)
+    };
     let costs = vec![
+        waits(Memory::Near, made.near_s),
+        waits(Memory::Far, made.far_s),
         cost(vec![COUNT], Some(0), Some(Sharing::Word), None, made.word_s, 0.0),
         cost(vec![BESIDE], Some(1), Some(Sharing::Line), None, made.line_s, 0.0),
         cost(vec![SPIN], Some(2), Some(Sharing::Word), None, made.kernel_lock_s, 0.0),
@@ -81,6 +91,7 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
             nr_remote,
             nr_taken: 100,
             busiest_percent: made.busiest_percent,
+            memories_busy_percent: made.memories_busy_percent,
         }),
         ..Run::default()
     }
@@ -94,8 +105,11 @@ const FEW: Made = Made {
     instructions_s: 1.0,
     stalls_s: 0.5,
     unused_s: 0.05,
+    near_s: 0.1,
+    far_s: 0.0,
     remote_percent: 20.0,
     busiest_percent: 10.0,
+    memories_busy_percent: None,
 };
 
 /// The only culprit.
@@ -133,11 +147,37 @@ fn stalls_are_remote_memory_or_too_much_of_it_or_nothing_with_a_name() {
 }
 
 #[test]
+fn who_waits_for_memory_is_named_with_what_lies_there() {
+    // All on one node, which is busy, and the others have time: it lies in the wrong place.
+    let misplaced =
+        Made { far_s: 1.5, busiest_percent: 95.0, memories_busy_percent: Some(25.0), ..FEW };
+    named(misplaced, Class::RemoteMemory, "count", Some("slots"));
+    let all_busy = Made { memories_busy_percent: Some(90.0), ..misplaced };
+    named(all_busy, Class::MemoryBandwidth, "count", Some("slots"));
+    let near = Made { near_s: 1.5, far_s: 0.1, ..misplaced };
+    named(near, Class::MemoryBandwidth, "count", Some("slots"));
+    let sentence = Verdict::of(&study(FEW, misplaced)).sentences[1].clone();
+    assert!(
+        sentence.contains("`count` waits for memory of other nodes, that of `slots`"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn waiting_for_ones_own_memory_that_is_not_busy_is_no_culprit() {
+    let verdict = Verdict::of(&study(FEW, Made { near_s: 1.5, ..FEW }));
+    assert!(verdict.culprits.is_empty() && verdict.undetermined.len() == 1, "{verdict:#?}");
+    let told = verdict.sentences.last().unwrap();
+    assert!(told.contains("`count` waits longer for memory, that of `slots`"), "{told}");
+    assert!(told.contains("caches hold less"), "{told}");
+}
+
+#[test]
 fn what_no_place_is_known_of_is_told_and_not_blamed_on_anybody() {
     for (many, part) in [
         (Made { instructions_s: 3.0, ..FEW }, "more instructions"),
         (Made { unused_s: 2.0, ..FEW }, "less to do"),
-        (Made { stalls_s: 2.0, ..FEW }, "no line of memory"),
+        (Made { stalls_s: 2.0, ..FEW }, "neither a line"),
     ] {
         let verdict = Verdict::of(&study(FEW, many));
         assert!(verdict.culprits.is_empty(), "{verdict:#?}");

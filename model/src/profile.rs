@@ -33,8 +33,6 @@ pub struct Touch {
     pub address: u64,
     /// The variable there, in [`Recording::objects`]; absent: no variable with a name.
     pub object: Option<u32>,
-    /// An instruction that owns the line while it reads and writes.
-    pub is_atomic: bool,
     /// It writes.
     pub is_write: bool,
 }
@@ -44,6 +42,8 @@ pub struct Touch {
 pub enum Happening {
     /// It was made, and waits for its first CPU.
     Made,
+    /// It has something to do again, if it waited.
+    Woken,
     /// It began, or went on, on a CPU.
     Came,
     /// It was running here.
@@ -106,4 +106,6 @@ pub struct Recording {
     pub nr_lost: u64,
     /// Waits and the kernel were not seen: threads were looked at now and then instead.
     pub is_user_only: bool,
+    /// It was seen when threads were woken.
+    pub has_wakeups: bool,
 }

@@ -61,6 +61,17 @@ pub struct ServerUsage {
 }
 
 impl ServerUsage {
+    /// What was taken in both of two spans of time.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            user_ticks: self.user_ticks + other.user_ticks,
+            kernel_ticks: self.kernel_ticks + other.kernel_ticks,
+            nr_faults: self.nr_faults + other.nr_faults,
+            nr_disk_faults: self.nr_disk_faults + other.nr_disk_faults,
+        }
+    }
+
     /// What was taken since an earlier moment. A process that ended without being waited for takes what it had with it: that is
     /// none less than nothing.
     #[must_use]

@@ -99,7 +99,7 @@ struct Ring {
 
 /// Where in a record the numbers of threads are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fields {
+pub(crate) enum Fields {
     Woken { pid: usize },
     Switched { from: usize, to: usize },
 }
@@ -164,7 +164,7 @@ fn untraced(error: &io::Error) -> Untraced {
 }
 
 /// Its number, and where its fields are.
-fn tracepoint(host: &Host, name: &str) -> Option<(u64, Fields)> {
+pub(crate) fn tracepoint(host: &Host, name: &str) -> Option<(u64, Fields)> {
     TRACING.iter().find_map(|folder| {
         let read = |file: &str| host.read(&format!("{folder}/{name}/{file}")).ok().flatten();
         Some((read("id")?.trim().parse().ok()?, Fields::parse(&read("format")?)?))
@@ -185,7 +185,7 @@ impl Fields {
         }
     }
 
-    fn read(self, raw: &[u8]) -> Option<What> {
+    pub(crate) fn read(self, raw: &[u8]) -> Option<What> {
         let number = |at: usize| {
             let bytes = raw.get(at..at + 4)?.try_into().ok()?;
             Some(u32::from_ne_bytes(bytes))

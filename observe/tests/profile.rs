@@ -38,7 +38,7 @@ fn a_shell_and_what_it_starts_are_seen_running_and_waiting() {
     let script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; sleep 0.1; true | cat";
     let Some(recording) = profile(Command::new("sh").args(["-c", script])) else { return };
     let mut modules = std::collections::BTreeSet::new();
-    let (mut nr_ran, mut sleeps) = (0, false);
+    let (mut nr_ran, mut sleepers) = (0, std::collections::BTreeSet::new());
     for event in &recording.events {
         match event.what {
             Happening::Ran { stack: at, .. } => {
@@ -47,7 +47,9 @@ fn a_shell_and_what_it_starts_are_seen_running_and_waiting() {
             }
             Happening::Waits { stack: at, .. } => {
                 let frames = stack(&recording, at);
-                sleeps |= frames.iter().any(|frame| frame.function.contains("nanosleep"));
+                if frames.iter().any(|frame| frame.function.contains("nanosleep")) {
+                    sleepers.insert(event.tid);
+                }
             }
             _ => {}
         }
@@ -58,7 +60,12 @@ fn a_shell_and_what_it_starts_are_seen_running_and_waiting() {
         "{modules:?}"
     );
     let is_hidden = recording.frames.iter().any(|frame| frame.function == "kernel");
-    assert!(sleeps || is_hidden, "{:?}", recording.frames);
+    assert!(!sleepers.is_empty() || is_hidden, "{:?}", recording.frames);
+    // Who sleeps is woken, though it ends at once then.
+    let is_woken = |tid: &u32| {
+        recording.events.iter().any(|event| event.tid == *tid && event.what == Happening::Woken)
+    };
+    assert!(!recording.has_wakeups || sleepers.iter().all(is_woken), "{sleepers:?}");
     let is_in_order = recording.events.is_sorted_by_key(|event| event.at_ns);
     assert!(is_in_order || recording.nr_lost > 0);
     // The shell, sleep, and both ends of the pipe.

@@ -83,6 +83,23 @@ void *quartier_free_list_pop(struct quartier_free_list *list);
 size_t quartier_free_list_take_all(struct quartier_free_list *list,
                                    void (*each)(void *thing, void *context), void *context);
 
+/* ---- A free list in shards with a lock each: what rests in any of them is found from every CPU ---- */
+
+struct quartier_sharded_list;
+
+/* So many shards (at least 1; the nodes of a machine, say), each with room for `shard_max` things. */
+struct quartier_sharded_list *quartier_sharded_list_new(size_t nr_shards, size_t shard_max);
+/* What is in it is not freed: take it out first. */
+void quartier_sharded_list_free(struct quartier_sharded_list *list);
+
+/* 0, or -ENOSPC: it stays the caller's. */
+int quartier_sharded_list_push(struct quartier_sharded_list *list, void *thing);
+/* NULL: nothing is there. */
+void *quartier_sharded_list_pop(struct quartier_sharded_list *list);
+/* Takes all out and calls `each` (may be NULL) with every thing; returns how many. */
+size_t quartier_sharded_list_take_all(struct quartier_sharded_list *list,
+                                      void (*each)(void *thing, void *context), void *context);
+
 /* ---- Queue locks; not for more threads than CPUs ---- */
 
 struct quartier_lock;

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | one atomic counter | [`SloppyCounter`] | the study's sloppy counters |
 //! | a table behind a lock | [`PerCpuTable`] | the study's per-core mount table |
-//! | one free list | [`FreeList`] | magazines |
+//! | one free list | [`FreeList`], or [`ShardedList`] where all that rests must be found | magazines |
 //! | a spinlock | [`lock`]: ticket, MCS, and CNA, which stays within a node | |
 //! | touching another node's memory | [`events`]: run a function there | the thesis's events (4.2.3) |
 //!
@@ -23,9 +23,11 @@ pub mod lock;
 mod per_cpu;
 #[cfg(all(test, not(loom)))]
 mod property;
+mod sharded_list;
 mod sync;
 mod table;
 
 pub use counter::SloppyCounter;
 pub use free_list::FreeList;
+pub use sharded_list::ShardedList;
 pub use table::PerCpuTable;

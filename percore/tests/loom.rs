@@ -9,6 +9,8 @@ mod events;
 mod free_list;
 #[path = "loom/lock.rs"]
 mod lock;
+#[path = "loom/sharded_list.rs"]
+mod sharded_list;
 #[path = "loom/table.rs"]
 mod table;
 

@@ -98,6 +98,27 @@ static void free_lists(void) {
     quartier_free_list_free(list);
 }
 
+static void sharded_lists(void) {
+    struct quartier_sharded_list *list = quartier_sharded_list_new(3, 2);
+    int things[6], sum = 0, i;
+    for (i = 0; i < 6; i++) {
+        things[i] = 1;
+        CHECK(quartier_sharded_list_push(list, &things[i]) == 0);
+    }
+    CHECK(quartier_sharded_list_push(list, &i) == -ENOSPC);
+    CHECK(quartier_sharded_list_pop(list) != NULL);
+    CHECK(quartier_sharded_list_take_all(list, add, &sum) == 5 && sum == 5);
+    CHECK(quartier_sharded_list_pop(list) == NULL);
+    CHECK(quartier_sharded_list_push(list, NULL) == -EINVAL);
+    CHECK(quartier_sharded_list_push(NULL, things) == -EINVAL);
+    CHECK(quartier_sharded_list_pop(NULL) == NULL);
+    quartier_sharded_list_free(list);
+    list = quartier_sharded_list_new(0, 1);
+    CHECK(quartier_sharded_list_push(list, things) == 0);
+    CHECK(quartier_sharded_list_pop(list) == things);
+    quartier_sharded_list_free(list);
+}
+
 struct guarded {
     struct quartier_lock *lock;
     long count;
@@ -203,6 +224,7 @@ int main(void) {
     counters();
     tables();
     free_lists();
+    sharded_lists();
     locks();
     events();
     if (failures == 0)

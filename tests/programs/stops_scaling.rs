@@ -1,5 +1,8 @@
-//! What is to be found of each reason for which `stops_scaling.c` does not scale: for the tests, which sweep each once, and for
-//! `cargo xtask scale-planted`, which does so many times.
+//! What is to be found of each reason for which `stops_scaling.c` does not scale, and in guests `waits_for_memory.c`: for the tests,
+//! which sweep each once, and for `cargo xtask scale-planted`, which does so many times.
+#![allow(dead_code)] // Each who uses it uses its part.
+
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +21,8 @@ pub struct Planted {
     functions: Vec<String>,
     /// One of these; none: it has no name.
     objects: Vec<String>,
+    /// Options of `quartier lab scale` for a guest in which it shows; `None`: it shows on two CPUs of this machine.
+    guest: Option<Vec<String>>,
 }
 
 /// A culprit of a report.
@@ -33,6 +38,20 @@ impl Planted {
     /// All of them.
     pub fn all() -> Vec<Self> {
         serde_json::from_str(include_str!("stops_scaling.json")).expect("a test reads it")
+    }
+
+    /// Which of the programs does it.
+    pub fn program(&self) -> &'static str {
+        if self.guest.is_some() { "waits_for_memory" } else { "stops_scaling" }
+    }
+
+    /// The command that sweeps it, without how often and where the report goes: `quartier` is followed by these, and they by `--` and the
+    /// program's own words. `None`: on this machine's CPUs, as the caller likes. `programs`: the folder that this file is in.
+    pub fn in_guest(&self, programs: &Path) -> Option<Vec<String>> {
+        let machine = programs.join("waits_for_memory.toml");
+        let begin = ["lab", "scale", "--phase=parallel", "--geometry"].map(str::to_owned);
+        let options = self.guest.as_ref()?.iter().cloned();
+        Some(begin.into_iter().chain([machine.display().to_string()]).chain(options).collect())
     }
 
     pub fn is(&self, named: &Named) -> bool {

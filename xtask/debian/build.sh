@@ -31,7 +31,7 @@ find "$tree/usr/share/man" -type f -exec gzip -n9 {} +
 
 programs="$tree/usr/bin/quartier $tree/usr/sbin/quartierd"
 libraries="$tree/usr/lib/quartier/libquartier_preload.so $tree/usr/lib/quartier/libquartier_plugin.so \
-    $tree/usr/lib/quartier/libquartier_reuseport.so"
+    $tree/usr/lib/quartier/libquartier_reuseport.so $tree/usr/lib/quartier/libquartier_sites.so"
 # shellcheck disable=SC2086
 strip --strip-unneeded --remove-section=.comment --remove-section=.note $programs $libraries
 

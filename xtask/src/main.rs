@@ -7,6 +7,7 @@ mod deps;
 mod loom;
 mod mix;
 mod pages;
+mod percore_counted;
 mod planted;
 mod range;
 mod script;
@@ -73,6 +74,8 @@ enum Command {
     DegradeBench(degrade_bench::Args),
     /// Sweep a program whose culprit is known, many times, for docs/results/scale
     ScalePlanted(planted::Args),
+    /// Count who takes whose line in percore's parts and in what others offer, for docs/percore.md
+    PercoreCounted(percore_counted::Args),
     /// Measure what counting costs, for docs/lab.md
     CountCost(counted::cost::Args),
 }
@@ -110,6 +113,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::WatchCost(args) => watch_cost::run(&args),
         Command::DegradeBench(args) => degrade_bench::run(&args),
         Command::ScalePlanted(args) => planted::run(&args),
+        Command::PercoreCounted(args) => percore_counted::run(&args),
         Command::CountCost(args) => counted::cost::run(&args),
     }
 }

@@ -1,5 +1,5 @@
-//! How often `quartier scale` is right about a program whose culprit is known (`tests/programs/stops_scaling.c`): every reason
-//! many times, a line of JSON each, and a table of what was named.
+//! How often `quartier scale` is right about a program whose culprit is known (`tests/programs/stops_scaling.c`), and `quartier lab
+//! scale` (`waits_for_memory.c` there): every reason many times, a line of JSON each, and a table of what was named.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
 use crate::{release_build, said_by};
 
-const PROGRAM: &str = "tests/programs/stops_scaling.c";
+const PROGRAMS: &str = "tests/programs";
 const COUNTED: &str = "planted.jsonl";
 const TABLE: &str = "planted.txt";
 
@@ -28,12 +28,15 @@ pub struct Args {
     /// Reasons [default: all]
     #[arg(long, value_name = "REASON", value_delimiter = ',')]
     only: Vec<String>,
-    /// CPU counts
+    /// CPU counts, on this machine
     #[arg(long, default_value = "1,2")]
     cpus: String,
     /// Runs at each CPU count of a sweep
     #[arg(long, default_value_t = 5)]
     repeat: u32,
+    /// Runs at each CPU count of a sweep in guests, which others on this machine do not disturb
+    #[arg(long, default_value_t = 3)]
+    repeat_in_guests: u32,
     /// Only make the table anew, of what was counted before
     #[arg(long)]
     again: bool,
@@ -92,8 +95,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         sweeps.retain(|sweep| !is_asked(&sweep.reason));
         let kept: Vec<_> = sweeps.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
         fs::write(&counted, kept.iter().map(|line| format!("{line}\n")).collect::<String>())?;
-        let program = compile()?;
         for planted in expected.iter().filter(|planted| is_asked(&planted.reason)) {
+            let program = compile(planted.program())?;
             for nr in 1..=args.runs {
                 let sweep = sweep(args, planted, &program)?;
                 eprintln!("{} {nr} of {}: {:?}", planted.reason, args.runs, sweep.answer);
@@ -114,12 +117,13 @@ fn read(path: &Path) -> anyhow::Result<Vec<Sweep>> {
     text.lines().map(line).collect()
 }
 
-fn compile() -> anyhow::Result<PathBuf> {
-    let built = std::env::current_exe()?.with_file_name("stops_scaling");
+fn compile(program: &str) -> anyhow::Result<PathBuf> {
+    let built = std::env::current_exe()?.with_file_name(program);
+    let source = Path::new(PROGRAMS).join(program).with_extension("c");
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&built).arg(PROGRAM).stdin(Stdio::null());
+    compiler.args(["-O2", "-pthread", "-o"]).arg(&built).arg(&source).stdin(Stdio::null());
     let status = compiler.status().context("cannot run cc")?;
-    ensure!(status.success(), "{PROGRAM} does not compile");
+    ensure!(status.success(), "{} does not compile", source.display());
     Ok(built)
 }
 
@@ -128,7 +132,14 @@ fn sweep(args: &Args, planted: &Planted, program: &Path) -> anyhow::Result<Sweep
     let mut command = Command::new("sh");
     // It is right to say that the runs do not tell.
     command.args(["-c", "\"$@\"; test $? -le 1", "sh"]).arg(quartier);
-    command.args(["scale", "--cpus", &args.cpus, "--repeat", &args.repeat.to_string()]);
+    match planted.in_guest(Path::new(PROGRAMS)) {
+        Some(words) => {
+            command.args(words).args(["--repeat", &args.repeat_in_guests.to_string()]);
+        }
+        None => {
+            command.args(["scale", "--cpus", &args.cpus, "--repeat", &args.repeat.to_string()]);
+        }
+    }
     command.args(["--metric", "units: ([0-9]+)", "--json", "-", "--"]).arg(program);
     command.args([planted.reason.as_str(), "{cpus}", &planted.units.to_string()]);
     let report: Value = serde_json::from_str(&said_by(&mut command, "quartier scale")?)?;
@@ -155,7 +166,7 @@ fn stolen_percent(report: &Value) -> Option<f64> {
 
 fn table(expected: &[Planted], sweeps: &[Sweep]) -> String {
     let mut text = format!(
-        "{:<10}  {:<14}  {:>5}  {:>7}  {:>5}  {:>12}\n",
+        "{:<12}  {:<16}  {:>5}  {:>7}  {:>5}  {:>12}\n",
         "planted", "class", "right", "nothing", "wrong", "others took"
     );
     for planted in expected {
@@ -173,7 +184,7 @@ fn table(expected: &[Planted], sweeps: &[Sweep]) -> String {
         let stolen = crate::range::words(&stolen, 0).unwrap_or_default();
         let _ = writeln!(
             text,
-            "{:<10}  {:<14}  {:>5}  {:>7}  {:>5}  {:>10} %",
+            "{:<12}  {:<16}  {:>5}  {:>7}  {:>5}  {:>10} %",
             planted.reason,
             planted.class.as_deref().unwrap_or("–"),
             count(Answer::Right),

@@ -73,13 +73,21 @@ fn a_counter_costs_something_on_more_cpus_on_6_1() {
     let taken = |runs: &Value| runs[0]["counted"]["nr_taken"].as_u64().unwrap();
     assert!(taken(many) > taken(few), "{} {}", taken(few), taken(many));
     let is_named = |cost: &Value| {
-        let frame = &study["frames"][cost["stack"][0].as_u64().unwrap() as usize];
+        let innermost = cost["stack"].as_array().unwrap().last().unwrap();
+        let frame = &study["frames"][innermost.as_u64().unwrap() as usize];
         let object = cost["object"].as_u64().map(|at| text(&study["objects"][at as usize]));
         object == Some("global_count") && text(&frame["function"]) == "count_unit"
     };
     let costs = many.as_array().unwrap().iter().map(|run| &run["profile"]["costs"]);
     let costs: Vec<_> = costs.flat_map(|costs| costs.as_array().unwrap()).collect();
     let of_counter = costs.iter().filter(|cost| is_named(cost));
+    let is_called = |cost: &&Value| {
+        let frames = cost["stack"].as_array().unwrap().iter();
+        let functions =
+            frames.map(|at| &study["frames"][at.as_u64().unwrap() as usize]["function"]);
+        functions.map(text).collect::<Vec<_>>().ends_with(&["work", "do_units", "count_unit"])
+    };
+    assert!(costs.iter().any(|cost| is_named(cost) && is_called(cost)), "its callers: {study}");
     assert!(of_counter.map(|cost| cost["ran_s"].as_f64().unwrap()).sum::<f64>() > 0.0, "{costs:?}");
     let culprits = report["verdict"]["culprits"].as_array().unwrap();
     for culprit in culprits.iter().filter(|culprit| !culprit["object"].is_null()) {
@@ -128,4 +136,17 @@ fn a_line_of_the_kernels_is_told_with_the_code_that_takes_it_on_6_12() {
     let takers = words.flat_map(|word| word["takers"].as_array().unwrap());
     let functions: Vec<_> = takers.map(|taker| text(&taker["function"])).collect();
     assert!(functions.iter().any(|function| function.starts_with("rwsem_")), "{functions:?}");
+    // And who called it, from the system call to the program.
+    let all = found.iter().flat_map(|line| line["words"].as_array().unwrap());
+    let takers = all.flat_map(|word| word["takers"].as_array().unwrap());
+    let callers = takers.filter_map(|taker| taker["callers"].as_array());
+    let names = |callers: &Vec<Value>| -> Vec<String> {
+        callers.iter().map(|caller| text(&caller["function"]).to_owned()).collect()
+    };
+    let has = |names: &[String], part: &str| names.iter().any(|name| name.contains(part));
+    let stacks: Vec<_> = callers.map(names).collect();
+    let is_whole = |names: &Vec<String>| {
+        (has(names, "mmap") || has(names, "munmap")) && has(names, "use_pages")
+    };
+    assert!(stacks.iter().any(is_whole), "{stacks:?}");
 }

@@ -43,7 +43,7 @@ fn report_on(reason: &str, units: &str) -> Option<Value> {
         println!("skipped: one CPU");
         return None;
     }
-    let program = program("stops_scaling");
+    let program = program(planted(reason).program());
     let options = ["--cpus", "1,2", "--repeat", "5", "--metric", "units: ([0-9]+)", "--json", "-"];
     let mut outcomes = Vec::new();
     for _ in 0..TRIES {
@@ -376,6 +376,43 @@ fn reports_are_compared() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(message) && said.lines().count() == 1, "{said}");
     }
+}
+
+#[test]
+fn a_load_is_repeated_for_as_long_as_is_asked() {
+    if nr_cpus() < 2 {
+        return println!("skipped: one CPU");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let loads = folder.path().join("loads");
+    let load = format!("sh -c 'echo >>{}; sleep 0.2; echo done: 5'", loads.display());
+    let options =
+        ["--cpus", "1,2", "--repeat", "1", "--no-profile", "--warm-up", "1", "--run", "1"];
+    let rest =
+        ["--metric", "done: ([0-9]+)", "--serve", "sleep 60", "--load", &load, "--json", "-"];
+    let _alone = alone();
+    let output = Command::new(quartier()).arg("scale").args(options).args(rest).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let mut nr_measured = 0.0;
+    for point in report["study"]["points"].as_array().unwrap() {
+        let run = &point["runs"][0];
+        let (units, wall_s) = (run["units"].as_f64().unwrap(), run["wall_s"].as_f64().unwrap());
+        // Five loads of 0.2 s and more, or fewer where starting them takes long.
+        assert!((10.0..=25.0).contains(&units) && units % 5.0 == 0.0, "{run}");
+        assert!((0.2 * units / 5.0..2.0).contains(&wall_s), "{run}");
+        nr_measured += units / 5.0;
+    }
+    // Before that, at both points, the first that succeeds, and those of a second.
+    let nr_loads = std::fs::read_to_string(&loads).unwrap().lines().count() as f64;
+    assert!(nr_loads >= nr_measured + 4.0, "{nr_loads} loads, {nr_measured} of them measured");
+    let refused = Command::new(quartier())
+        .args(["scale", "--run", "1", "--program", "gmake"])
+        .output()
+        .unwrap();
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("gmake does a job and ends"), "{said}");
 }
 
 #[test]

@@ -143,6 +143,35 @@ fn a_server_that_is_not_asked_costs_next_to_nothing() {
     assert!(instructions < NOT_ASKED_MAX, "neither start nor load is the server's: {instructions}");
 }
 
+/// It listens at once, and is ready when it has written a file; then each request is a line of its load's.
+#[test]
+fn a_server_is_loaded_once_it_is_ready_and_counted_for_each_request() {
+    if !common::can_boot("6.1") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report.json");
+    let served = "import socket,time\ns=socket.socket(); s.bind(('127.0.0.1',7003)); s.listen()\ntime.sleep(3)\n\
+                  open('/tmp/ready','w').close()\nwhile True: s.accept()[0].close()";
+    let asks = "import socket\nfor i in range(20): socket.create_connection(('127.0.0.1',7003)).recv(1)\nprint('asked', i+1)";
+    let options = ["--ready", "test -e /tmp/ready", "--metric", "asked ([0-9]+)"];
+    let more = ["--lines", "--report", report.to_str().unwrap(), "--timeout", "400"];
+    let load = format!("test -e /tmp/ready && python3 -c \"{asks}\"");
+    let output = count(&[&SMALL[..], &options, &more].concat(), &load, &["python3", "-c", served]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(text(&output.stdout), "asked 20\n", "what the load prints is printed");
+    assert!(said.contains("For each of 20.0 units of work"), "{said}");
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let each = |name: &str| report["per_unit"][name].as_f64().unwrap();
+    let all = report["instructions"].as_f64().unwrap();
+    assert!((20.0 * each("instructions") / all - 1.0).abs() < 1e-6, "{report}");
+    assert!(each("instructions") > 3_000.0 && each("lines_taken") > 0.0, "{}", report["per_unit"]);
+    let never = [&SMALL[..], &["--hang-timeout", "20", "--ready", "false"]].concat();
+    let said = refused(&never, "true", &["sleep", "1000"]);
+    assert!(said.contains("whether the server is ready has not succeeded after 20 s"), "{said}");
+}
+
 #[test]
 fn a_server_that_cannot_be_loaded_is_refused_with_what_it_said_last() {
     if !common::can_boot("6.1") {

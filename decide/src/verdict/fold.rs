@@ -40,10 +40,10 @@ pub fn fold(recording: &Recording, nr_cpus: u32, load_ns: Option<(u64, u64)>) ->
 enum State {
     /// Where it is about to wait, if it does.
     Runs { about_to_wait: Option<Key> },
-    /// Since when, and where.
-    Waits { since_ns: u64, at: Option<Key> },
-    /// Others have its CPU.
-    Stopped,
+    /// Since when, and where; when it was woken, if it was and that is known.
+    Waits { since_ns: u64, at: Option<Key>, woken_ns: Option<u64> },
+    /// Others have its CPU, since then.
+    Stopped { since_ns: u64 },
 }
 
 struct Folding<'a> {
@@ -83,7 +83,11 @@ impl<'a> Folding<'a> {
             idle_when_seen: BTreeMap::new(),
             idle_unseen_s: 0.0,
             idle_beside_running_s: 0.0,
-            profile: Profile { nr_lost: recording.nr_lost, ..Profile::default() },
+            profile: Profile {
+                nr_lost: recording.nr_lost,
+                queued_s: recording.has_wakeups.then_some(0.0),
+                ..Profile::default()
+            },
         }
     }
 
@@ -91,7 +95,7 @@ impl<'a> Folding<'a> {
     fn now(&self) -> (usize, f64, f64) {
         let of = |is: fn(&State) -> bool| self.threads.values().filter(|state| is(state)).count();
         let nr_running = of(|state| matches!(state, State::Runs { .. }));
-        let nr_stopped = of(|state| *state == State::Stopped);
+        let nr_stopped = of(|state| matches!(state, State::Stopped { .. }));
         // Of threads that could run no more are kept waiting by others than there are CPUs left.
         let free = (self.nr_cpus - nr_running as f64).max(0.0);
         let stolen = free.min(nr_stopped as f64);
@@ -165,11 +169,15 @@ impl<'a> Folding<'a> {
                 return;
             }
             Happening::Came => {
-                if let Some(State::Waits { since_ns, at: Some(at) }) = self.threads.get(&tid) {
-                    let waited_s = at_ns.saturating_sub(*since_ns) as f64 / 1e9;
-                    cost(&mut self.costs, self.recording, *at).waited_s += waited_s;
-                }
+                self.came(tid, at_ns);
                 State::Runs { about_to_wait: None }
+            }
+            Happening::Woken => {
+                // Who is woken while it still runs never slept.
+                if let Some(State::Waits { woken_ns, .. }) = self.threads.get_mut(&tid) {
+                    woken_ns.get_or_insert(at_ns);
+                }
+                return;
             }
             Happening::Ran { stack, touch } => {
                 let object = touch.and_then(|touch| touch.object);
@@ -191,16 +199,41 @@ impl<'a> Folding<'a> {
                 }
                 return;
             }
-            Happening::Made | Happening::Left { is_preempted: true } => State::Stopped,
+            Happening::Made | Happening::Left { is_preempted: true } => {
+                State::Stopped { since_ns: at_ns }
+            }
             Happening::Left { is_preempted: false } => {
                 let at = match self.threads.get(&tid) {
                     Some(State::Runs { about_to_wait }) => *about_to_wait,
                     _ => None,
                 };
-                State::Waits { since_ns: at_ns, at }
+                State::Waits { since_ns: at_ns, at, woken_ns: None }
             }
         };
         self.threads.insert(tid, state);
+    }
+
+    /// A thread has a CPU: what it did until then is over.
+    fn came(&mut self, tid: u32, at_ns: u64) {
+        let (from_ns, to_ns) = self.window_ns;
+        let within = |at_ns: u64| at_ns.clamp(from_ns, to_ns);
+        let seconds =
+            |since_ns, until_ns| within(until_ns).saturating_sub(within(since_ns)) as f64 / 1e9;
+        let queued_s = match self.threads.get(&tid) {
+            Some(State::Waits { since_ns, at, woken_ns }) => {
+                let until_ns = woken_ns.unwrap_or(at_ns);
+                if let Some(at) = at {
+                    let waited_s = seconds(*since_ns, until_ns);
+                    cost(&mut self.costs, self.recording, *at).waited_s += waited_s;
+                }
+                seconds(until_ns, at_ns)
+            }
+            Some(State::Stopped { since_ns }) => seconds(*since_ns, at_ns),
+            Some(State::Runs { .. }) | None => 0.0,
+        };
+        if let Some(all_s) = &mut self.profile.queued_s {
+            *all_s += queued_s;
+        }
     }
 
     fn wait(&self, stack: u32, word: Option<Touch>, is_locked: bool) -> Key {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::cause::Class;
 use super::growth::{Growth, growth};
 use super::names::{Waits, is_kernel_lock, is_plumbing};
-use super::study::{Cost, Counted, Point, Profile, Run, Sharing, Spent, Study};
+use super::study::{Cost, Counted, Memory, Point, Profile, Run, Sharing, Spent, Study};
 use super::suspects::{Suspect, Suspects, site};
 
 /// Scaling lost below this part of the CPU time is none that anybody should act on.
@@ -22,7 +22,7 @@ const SHARED_MIN: f64 = 0.25;
 const STOLEN_NOTED: f64 = 0.05;
 /// In the mean of a run: memory or links that are so busy have others wait.
 const SATURATED_PERCENT: f64 = 70.0;
-/// Of commands: beyond, stalls are mostly for what is far.
+/// Of commands or of stalls: from here on they are mostly for what is far.
 const REMOTE_PERCENT: f64 = 50.0;
 const FRAMES_SHOWN: usize = 12;
 
@@ -153,9 +153,16 @@ impl Verdict {
 
     fn nothing_named(&self, study: &Study) -> String {
         match self.undetermined.first() {
-            Some(place) if study.is_modelled => format!(
+            Some(place) if is_spent(&place.function) => format!(
                 "Nothing is named: {:.0} % of what is lost is {}, and which code or variable that is of was not counted.",
                 place.share_percent, place.function
+            ),
+            Some(place) if study.is_modelled => format!(
+                "Nothing is named: `{}` waits longer for memory{} ({:.0} % of what is lost), but most of that is its own node's, and \
+                 that is not busy: caches hold less of what each unit uses.",
+                place.function,
+                place.object.as_ref().map_or_else(String::new, |object| format!(", that of `{object}`")),
+                place.share_percent
             ),
             Some(place) => format!(
                 "Nothing is named: `{}` costs more for each unit ({:.0} % of what is lost), but neither waiting nor a \
@@ -168,6 +175,11 @@ impl Verdict {
                 .to_owned(),
         }
     }
+}
+
+/// Whether that is no function, but what time went into in all.
+fn is_spent(function: &str) -> bool {
+    [Spent::Instructions, Spent::Stalls, Spent::Nothing].iter().any(|of| of.words() == function)
 }
 
 /// Of a server's load, in the mean.
@@ -333,14 +345,16 @@ struct Evidence<'a> {
     point: &'a Point,
     seconds: f64,
     by_sharing: BTreeMap<Option<Sharing>, f64>,
+    by_memory: BTreeMap<Memory, f64>,
     /// The cost that is the largest of its.
     largest: Option<(&'a Cost, f64)>,
 }
 
 impl<'a> Evidence<'a> {
     fn of(study: &'a Study, suspects: &Suspects, suspect: &Suspect, point: &'a Point) -> Self {
+        let (by_sharing, by_memory) = (BTreeMap::new(), BTreeMap::new());
         let mut evidence =
-            Self { study, point, seconds: 0.0, by_sharing: BTreeMap::new(), largest: None };
+            Self { study, point, seconds: 0.0, by_sharing, by_memory, largest: None };
         let profiles = point.runs.iter().filter_map(|run| run.profile.as_ref());
         for cost in profiles.flat_map(|profile| &profile.costs) {
             let parts = suspects.parts(study, cost);
@@ -352,6 +366,9 @@ impl<'a> Evidence<'a> {
             if seconds > 0.0 {
                 evidence.seconds += seconds;
                 *evidence.by_sharing.entry(cost.sharing).or_default() += seconds;
+                if let Some(memory) = cost.memory {
+                    *evidence.by_memory.entry(memory).or_default() += seconds;
+                }
                 // Of threads that were only looked at it is not known which function of the program's own waits.
                 let key = |cost: &Cost, seconds| {
                     (study.stack(cost).any(|frame| !is_plumbing(frame)), seconds)
@@ -375,7 +392,11 @@ impl<'a> Evidence<'a> {
             Suspect::Waits(Waits::Peer) => Some(Class::ClientLimited),
             Suspect::Waits(Waits::Time) => Some(Class::Sleep),
             Suspect::Waits(_) => None,
-            Suspect::Spent(Spent::Stalls) => self.stalls(),
+            Suspect::Memory(..) => {
+                let far = self.by_memory.get(&Memory::Far).copied().unwrap_or_default();
+                self.stalls(100.0 * far / self.seconds)
+            }
+            Suspect::Spent(Spent::Stalls) => self.stalls(self.remote_percent()),
             Suspect::Spent(_) => None,
             Suspect::Code(..) => {
                 let of = |sharing| self.by_sharing.get(&Some(sharing)).copied().unwrap_or_default();
@@ -391,23 +412,35 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// What CPUs wait for memory for, if there is one reason.
-    fn stalls(&self) -> Option<Class> {
-        let counted: Vec<&Counted> =
-            self.point.runs.iter().filter_map(|run| run.counted.as_ref()).collect();
-        let mean = |of: fn(&Counted) -> f64| {
-            counted.iter().map(|counted| of(counted)).sum::<f64>() / counted.len().max(1) as f64
-        };
-        // Lines that others had are left out, all of them as if they had come from another node: at least so much is far.
-        let remote_percent = |counted: &Counted| {
-            let far = counted.nr_remote.saturating_sub(counted.nr_taken);
-            100.0 * far as f64 / (far + counted.nr_local).max(1) as f64
-        };
-        if mean(|counted| counted.busiest_percent) >= SATURATED_PERCENT {
+    /// Why CPUs wait for memory, so much of it for other nodes', if there is one reason. Where one node's memory is busy and the others
+    /// have time, and most is far from who uses it, it lies in the wrong place; where all are busy, no place is better.
+    fn stalls(&self, far_percent: f64) -> Option<Class> {
+        let is_far = far_percent >= REMOTE_PERCENT;
+        let is_saturated = self.mean(|of| Some(of.busiest_percent)) >= Some(SATURATED_PERCENT);
+        let all = self.mean(|of| of.memories_busy_percent);
+        let are_all = all.is_none_or(|percent| percent >= SATURATED_PERCENT);
+        if is_saturated && (are_all || !is_far) {
             Some(Class::MemoryBandwidth)
         } else {
-            (mean(remote_percent) >= REMOTE_PERCENT).then_some(Class::RemoteMemory)
+            is_far.then_some(Class::RemoteMemory)
         }
+    }
+
+    /// Of commands, in the mean. Lines that others had are left out, all of them as if they had come from another node: at least so
+    /// much is far.
+    fn remote_percent(&self) -> f64 {
+        let percent = |counted: &Counted| {
+            let far = counted.nr_remote.saturating_sub(counted.nr_taken);
+            Some(100.0 * far as f64 / (far + counted.nr_local).max(1) as f64)
+        };
+        self.mean(percent).unwrap_or_default()
+    }
+
+    /// Of what was counted in the runs, where that is known.
+    fn mean(&self, of: impl Fn(&Counted) -> Option<f64>) -> Option<f64> {
+        let counted = self.point.runs.iter().filter_map(|run| run.counted.as_ref());
+        let known: Vec<f64> = counted.filter_map(of).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     }
 
     fn culprit(&self, suspect: &Suspect, per_unit_s: Growth, lost: &Lost) -> Culprit {
@@ -417,8 +450,10 @@ impl<'a> Evidence<'a> {
             || largest.map_or_else(|| "unknown".to_owned(), |cost| site(self.study.stack(cost)));
         let (function, object) = match suspect {
             Suspect::Lock(lock) => (place(), Some(lock.clone())),
-            Suspect::Code(function, object) => (function.clone(), object.clone()),
-            // In a guest there is no more of a stack than that.
+            Suspect::Code(function, object) | Suspect::Memory(function, object) => {
+                (function.clone(), object.clone())
+            }
+            // The stack has nobody else.
             Suspect::Kernel(entry, function) if entry == function => (function.clone(), None),
             Suspect::Kernel(entry, function) => {
                 (format!("{} of {function}", self.kernel(entry)), None)
@@ -503,12 +538,20 @@ impl Culprit {
                 "the parts that threads get in `{function}`{at} are uneven: CPUs wait for the last"
             ),
             Some(Class::KernelPath) => format!("the kernel takes longer for {function}{at}"),
-            Some(Class::RemoteMemory) => {
+            Some(Class::RemoteMemory) if is_spent(function) => {
                 "CPUs wait longer for memory, and most of it is on other nodes".to_owned()
             }
-            Some(Class::MemoryBandwidth) => {
+            Some(Class::MemoryBandwidth) if is_spent(function) => {
                 "CPUs wait longer for memory, as a node's or a link is busy all the time".to_owned()
             }
+            Some(Class::RemoteMemory) => format!(
+                "`{function}`{at} waits for memory of other nodes{}",
+                object(", that of ", "")
+            ),
+            Some(Class::MemoryBandwidth) => format!(
+                "`{function}`{at} waits for memory that is busy all the time{}",
+                object(", that of ", "")
+            ),
             Some(Class::ClientLimited | Class::Disk | Class::Sleep) | None => {
                 format!("{function}{at}")
             }

@@ -24,6 +24,6 @@ pub use growth::{Growth, growth};
 pub use judge::{Culprit, Lost, Outcome, Verdict};
 pub use names::{Waits, waits_for};
 pub use sets::{Order, cpu_order, default_counts};
-pub use study::{Cost, Counted, Point, Profile, Run, STUDY_FORMAT, Sharing, Spent, Study};
+pub use study::{Cost, Counted, Memory, Point, Profile, Run, STUDY_FORMAT, Sharing, Spent, Study};
 pub use suspects::{Suspect, Suspects, site};
 pub use usl::{Scalability, Spread, scalability};

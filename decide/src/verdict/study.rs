@@ -87,6 +87,19 @@ pub struct Counted {
     pub nr_taken: u64,
     /// How busy the memory of a node or a link between two was in the mean, that which was busiest; modelled.
     pub busiest_percent: f64,
+    /// How busy the memories of all those nodes were, in the mean, whose CPUs ran the program; modelled. Absent: not known, in old reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memories_busy_percent: Option<f64>,
+}
+
+/// Whose memory a CPU waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// Its own node's.
+    Near,
+    /// Another node's.
+    Far,
 }
 
 /// Where the time of a run went.
@@ -99,6 +112,9 @@ pub struct Profile {
     pub stolen_s: f64,
     /// CPUs that did not run the program, and were not taken by others.
     pub idle_s: f64,
+    /// Threads could run and had no CPU yet: they were woken, or others had theirs. Absent: when threads are woken was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_s: Option<f64>,
     /// Looks at running code.
     pub nr_samples: u64,
     /// Records that were lost; what is missing in them is unknown.
@@ -124,6 +140,9 @@ pub struct Cost {
     /// Threads wait here, for this; absent: they run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
+    /// It waits for memory here, in a guest; absent: that is not known, or it does something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
     /// What time in a guest went into that no place is known of; absent: it is this place's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
@@ -135,7 +154,7 @@ pub struct Cost {
     pub ran_beside_idle_s: f64,
     /// Idle CPUs, charged to it.
     pub idle_s: f64,
-    /// Threads waited here.
+    /// Threads waited here; until they were woken, where that was seen.
     pub waited_s: f64,
 }
 
@@ -145,7 +164,7 @@ pub struct Cost {
 pub enum Spent {
     /// Executing instructions.
     Instructions,
-    /// Waiting for caches and memory, but for lines that other CPUs had.
+    /// Waiting for caches and memory, where no place is known of.
     Stalls,
     /// Nothing, on CPUs that have less to do than the one that has most.
     Nothing,
@@ -179,7 +198,9 @@ impl Spent {
     pub fn words(self) -> &'static str {
         match self {
             Self::Instructions => "more instructions for each unit (work that grows, or spinning)",
-            Self::Stalls => "stalls that no line of memory explains which others had",
+            Self::Stalls => {
+                "stalls that neither a line of another CPU's nor a place in memory explains"
+            }
             Self::Nothing => {
                 "CPUs that have less to do than others (a serial part, or uneven parts)"
             }

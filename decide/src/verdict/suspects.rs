@@ -18,6 +18,8 @@ pub enum Suspect {
     LockIn(String),
     /// Running code: a function, and what it accesses.
     Code(String, Option<String>),
+    /// A function that waits for memory, and what lies there.
+    Memory(String, Option<String>),
     /// The kernel: what it was entered for, and by which function.
     Kernel(String, String),
     /// Code that runs while others have nothing to do, and never beside others.
@@ -69,6 +71,11 @@ impl Suspects {
     pub fn parts(&self, study: &Study, cost: &Cost) -> Vec<(Suspect, f64)> {
         if let Some(spent) = cost.spent {
             return vec![(Suspect::Spent(spent), cost.ran_s + cost.idle_s)];
+        }
+        if cost.memory.is_some() {
+            let function = site_or_leaf(study, cost, site(study.stack(cost)));
+            let object = cost.object.and_then(|at| study.objects.get(at as usize)).cloned();
+            return vec![(Suspect::Memory(function, object), cost.ran_s)];
         }
         if let Some(waits) = cost.waits {
             let suspect = match waits {

@@ -1,14 +1,19 @@
 //! Lines of memory that CPUs take from each other: how often, by which instruction, at which word.
 
+use std::cmp::Reverse;
+
 use quartier_memmodel::Access;
 use serde::{Deserialize, Serialize};
 
 /// What one instruction took on one CPU, of one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handed {
     /// Whose memory: a process's number, or none for the kernel's.
     pub process: Option<u32>,
+    /// Which process took it; 0: nobody knows.
+    #[serde(default)]
+    pub by_process: u32,
     /// Which thread took it; 0: nobody knows.
     pub thread: u32,
     /// The access's first byte, where the process (or the kernel) has it.
@@ -24,6 +29,9 @@ pub struct Handed {
     /// What that has stalled the CPU for, in thousandths of a cycle. Modelled.
     #[serde(default)]
     pub modelled_stall_millicycles: u64,
+    /// Who called it, by what is behind each call, the innermost first: of many the middle is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<u64>,
 }
 
 /// All that was taken.
@@ -39,4 +47,20 @@ pub struct Handovers {
     pub modelled_stall_millicycles: u64,
     /// Of which instructions are known that took some more than once, most first.
     pub most: Vec<Handed>,
+}
+
+impl Handovers {
+    /// Adds what others took, or the same ones in another phase.
+    pub fn add(&mut self, other: Self) {
+        self.total += other.total;
+        self.of_the_rest += other.of_the_rest;
+        self.modelled_stall_millicycles += other.modelled_stall_millicycles;
+        self.most.extend(other.most);
+    }
+
+    /// Leaves so many at most, those that took most.
+    pub fn keep_most(&mut self, nr_max: usize) {
+        self.most.sort_unstable_by_key(|handed| Reverse(handed.count));
+        self.most.truncate(nr_max);
+    }
 }

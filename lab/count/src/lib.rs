@@ -18,6 +18,7 @@ pub mod numbers;
 mod recording;
 mod report;
 mod slices;
+mod stalls;
 #[cfg(feature = "render")]
 pub mod svg;
 mod taken;
@@ -30,10 +31,13 @@ pub use compare::{
 };
 pub use handovers::{Handed, Handovers};
 pub use lines::{CodePlace, ContendedLine, Lines, Naming, Nature, Taker, Word, most_contended};
-pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
+pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Places, Recording, RecordingError};
 pub use report::{
     Asked, ClassCommands, Commands, CpuTime, KindCommands, KindCounts, Level, LevelName, Modelled,
-    MomentAt, PairCommands, Phase, Report, ReportError, Service, Tally,
+    MomentAt, PairCommands, PerUnit, Phase, Report, ReportError, Service, Tally,
 };
 pub use slices::{SLICES_MAX, Slice, Slices};
-pub use taken::{Circumstances, Ending, Taken, TakenError, Translations, instructions};
+pub use stalls::{MemoryStalls, Stalled, StalledPlace, Stalls, Waited, most_stalled};
+pub use taken::{
+    Circumstances, Ending, Noted, NotedByPhase, Taken, TakenError, Translations, instructions,
+};

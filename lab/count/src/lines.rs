@@ -88,10 +88,14 @@ pub struct Taker {
     /// What that has stalled CPUs for, cycles. Modelled.
     #[serde(default)]
     pub modelled_stall_cycles: u64,
+    /// Who called it, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<CodePlace>,
 }
 
 /// Where code is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CodePlace {
     /// Its function.
     pub function: String,
@@ -105,6 +109,11 @@ pub trait Naming {
     fn code(&mut self, process: Option<u32>, address: u64) -> Option<CodePlace>;
     /// What lies at an address.
     fn object(&mut self, process: Option<u32>, address: u64) -> Option<String>;
+}
+
+/// Who called an instruction, by what is behind each call; those without a name are left out.
+pub(crate) fn callers(process: u32, behind: &[u64], names: &mut dyn Naming) -> Vec<CodePlace> {
+    behind.iter().filter_map(|address| names.code(Some(process), address - 1)).collect()
 }
 
 /// By instruction and word, with names: so many lines at most, those that were taken most. An instruction of the kernel's is the kernel's, whoever asked for it.
@@ -190,9 +199,11 @@ fn word(process: Option<u32>, address: u64, handed: &[&Handed], names: &mut dyn 
         // Whose instruction it is, the memory's process or the kernel, its address says.
         let place = names.code(process, handed.instruction);
         let (function, module) = place.map(|of| (of.function, of.module)).unzip();
-        let access = handed.access;
+        let (access, callers) = (handed.access, callers(handed.by_process, &handed.callers, names));
         let same = |taker: &&mut Taker| {
-            (&taker.function, &taker.module, taker.access) == (&function, &module, access)
+            let is_same =
+                (&taker.function, &taker.module, taker.access) == (&function, &module, access);
+            is_same && taker.callers == callers
         };
         let (taken, cycles) = (handed.count, handed.modelled_stall_millicycles / 1000);
         match takers.iter_mut().find(same) {
@@ -206,6 +217,7 @@ fn word(process: Option<u32>, address: u64, handed: &[&Handed], names: &mut dyn 
                 access,
                 taken,
                 modelled_stall_cycles: cycles,
+                callers,
             }),
         }
     }
@@ -244,6 +256,7 @@ mod tests {
         let process = Some(1);
         Handed {
             process,
+            by_process: 1,
             thread,
             address,
             instruction,
@@ -251,6 +264,7 @@ mod tests {
             access,
             count,
             modelled_stall_millicycles,
+            callers: Vec::new(),
         }
     }
 
@@ -286,6 +300,11 @@ mod tests {
         assert_eq!(word.takers[0].modelled_stall_cycles, 590 * 200);
         assert_eq!(word.takers[0].module.as_deref(), Some("program"));
         assert_eq!(found[1].address, 0x2000);
+        // By another caller it is another taker.
+        let called = Handed { callers: vec![0x5001], ..handed(0x1008, 0x1000, 0, 7) };
+        let found = lines(vec![handed(0x1008, 0x1000, 0, 9), called]);
+        let takers: Vec<_> = found[0].words[0].takers.iter().map(|of| of.callers.len()).collect();
+        assert_eq!(takers, [0, 1]);
     }
 
     #[test]

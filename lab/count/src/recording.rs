@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lines::Lines;
 use crate::slices::{SLICES_MAX, Slice};
+use crate::stalls::MemoryStalls;
 use crate::words::{clean, shortened};
 
 /// The format that this version writes and reads.
@@ -47,8 +48,27 @@ pub struct Recording {
     /// Which lines CPUs took from each other, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Lines>,
+    /// And where CPUs waited for memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<MemoryStalls>,
+    /// Both while the program had several threads; times between with one are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<Places>,
+    /// How much work was done, by what was printed; absent: nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<f64>,
     /// What a reader has to know about this run: one sentence each.
     pub notes: Vec<String>,
+}
+
+/// Where a program's CPUs lost time to each other and to memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Places {
+    /// Lines that CPUs took from each other.
+    pub lines: Lines,
+    /// What they waited for.
+    pub stalls: MemoryStalls,
 }
 
 /// How large the guest was.

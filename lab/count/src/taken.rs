@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::handovers::Handovers;
 use crate::recording::{CountMode, FORMAT, Machine, Mark, Recording};
 use crate::slices::Slice;
+use crate::stalls::Stalls;
 
 /// How counting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,9 +38,40 @@ pub struct Taken {
     pub slices: Vec<Slice>,
     /// What became of the model's translations, where they were checked.
     pub translations: Option<Translations>,
-    /// Which lines CPUs took from each other, where that was asked for.
+    /// Which lines CPUs took from each other and where they waited for memory, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handovers: Option<Handovers>,
+    pub noted: Option<NotedByPhase>,
+}
+
+/// Which lines CPUs took from each other, and where they waited for memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Noted {
+    /// Lines that CPUs took from each other.
+    pub handovers: Handovers,
+    /// What they waited for of memory.
+    pub stalls: Stalls,
+}
+
+/// What was noted, by whether the program had several threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotedByPhase {
+    /// While the program had one thread.
+    pub serial: Noted,
+    /// While it had several.
+    pub parallel: Noted,
+}
+
+impl NotedByPhase {
+    /// Of the whole run.
+    #[must_use]
+    pub fn whole(&self) -> Noted {
+        let mut whole = self.serial.clone();
+        whole.handovers.add(self.parallel.handovers.clone());
+        whole.stalls.add(self.parallel.stalls.clone());
+        whole
+    }
 }
 
 /// The model's translations of a program's data, compared with the emulator's own.
@@ -138,6 +170,9 @@ impl Taken {
             marks,
             slices,
             lines: None,
+            stalls: None,
+            parallel: None,
+            units: None,
             notes,
         })
     }
@@ -181,15 +216,7 @@ mod tests {
     fn taken(ending: Ending, refusal: Option<&str>) -> Taken {
         let refusal = refusal.map(str::to_owned);
         let (marks, slices) = (Vec::new(), Vec::new());
-        Taken {
-            format: FORMAT,
-            ending,
-            refusal,
-            marks,
-            slices,
-            translations: None,
-            handovers: None,
-        }
+        Taken { format: FORMAT, ending, refusal, marks, slices, translations: None, noted: None }
     }
 
     #[test]

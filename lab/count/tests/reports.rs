@@ -55,6 +55,9 @@ fn recording(marks: Vec<Mark>) -> Recording {
         marks,
         slices: Vec::new(),
         lines: None,
+        stalls: None,
+        parallel: None,
+        units: None,
         notes: vec!["A note.".to_owned()],
     }
 }
@@ -92,6 +95,18 @@ fn every_number_follows_from_the_counts() {
     assert_eq!(report.rest.remote_percent, None);
     assert_eq!(report.instructions, 1_000_000);
     assert_eq!(report.span(), Some((100_000, 1_100_000)));
+}
+
+#[test]
+fn what_was_done_divides_what_was_counted() {
+    let each = |units| {
+        let recording = Recording { units, ..whole() };
+        Report::new(&recording, Phase::Parallel).unwrap().per_unit
+    };
+    let told = each(Some(100.0)).unwrap();
+    assert_eq!((told.local, told.remote, told.instructions), (60.0, 20.5, 10_000.0));
+    assert_eq!(told.lines_taken, None, "not counted is not none");
+    assert_eq!((each(None), each(Some(0.0)), each(Some(f64::INFINITY))), (None, None, None));
 }
 
 #[test]

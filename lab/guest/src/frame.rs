@@ -134,8 +134,10 @@ pub struct Start {
 pub struct Load {
     /// A command line for a shell.
     pub line: Vec<u8>,
-    /// How long the server may take until it listens.
-    pub listen_limit_s: u64,
+    /// A command line that succeeds once the server can be loaded; `None`: when it listens.
+    pub ready: Option<Vec<u8>>,
+    /// How long the server may take until then.
+    pub ready_limit_s: u64,
 }
 
 const HELLO: u8 = 1;
@@ -283,10 +285,10 @@ mod tests {
             data(),
             any::<[u32; 4]>(),
             any::<Option<(u16, u16)>>(),
-            prop::option::of((data(), any::<u64>())),
+            prop::option::of((data(), prop::option::of(data()), any::<u64>())),
         )
             .prop_map(|(command, directory, numbers, terminal, load)| Start {
-                load: load.map(|(line, listen_limit_s)| Load { line, listen_limit_s }),
+                load: load.map(|(line, ready, ready_limit_s)| Load { line, ready, ready_limit_s }),
                 environment: command.iter().cloned().zip(command.iter().cloned()).collect(),
                 command,
                 directory,

@@ -235,3 +235,14 @@ fn a_line_written_twice_and_read_elsewhere_is_written_back_once() {
     }
     assert_eq!(program(&system).totals().write_backs, 1);
 }
+
+#[test]
+fn the_node_that_is_asked_is_told_once_and_not_where_caches_serve() {
+    let (_, mut cpus) = machine(small_requester(), 3, 1);
+    load(&mut cpus[1], 2 * NODE);
+    assert_eq!((cpus[1].take_asked(), cpus[1].take_asked()), (Some(2), None), "its home, once");
+    load(&mut cpus[1], 2 * NODE + 8);
+    assert_eq!(cpus[1].take_asked(), None, "it has the line");
+    load(&mut cpus[1], NODE);
+    assert_eq!((cpus[1].take_asked(), cpus[1].node()), (Some(1), 1), "its own node");
+}

@@ -9,6 +9,10 @@ pub enum Meaning {
     Plain,
     /// One read and one write of the same place that nobody comes between.
     Atomic,
+    /// Writes where it comes back to.
+    Call,
+    /// Reads where it goes.
+    Return,
     /// Counting begins.
     Start,
     /// Counting ends.
@@ -44,6 +48,9 @@ pub fn meaning(bytes: &[u8]) -> Meaning {
             }
         }
         [0x0f, 0x38, 0x82, ..] if prefixes.operand_size => Meaning::FlushAll,
+        [0xe8, ..] => Meaning::Call,
+        [0xff, modrm, ..] if modrm >> 3 & 7 == 2 => Meaning::Call,
+        [0xc2 | 0xc3, ..] => Meaning::Return,
         // An exchange with memory is atomic without saying so.
         [0x86 | 0x87, modrm, ..] if modrm >> 6 != 3 => Meaning::Atomic,
         _ if prefixes.lock => Meaning::Atomic,
@@ -113,6 +120,25 @@ mod tests {
             (&[0x0f, 0x01, 0x3c, 0x24], Meaning::FlushAll), // invlpg [rsp]
             (&[0x0f, 0x01, 0xf8], Meaning::Plain),         // swapgs
             (&[0x66, 0x0f, 0x38, 0x82, 0x07], Meaning::FlushAll), // invpcid rax, [rdi]
+        ] {
+            assert_eq!(meaning(bytes), expected, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn calls_and_returns_are_those_of_one_segment() {
+        for (bytes, expected) in [
+            (&[0xe8, 1, 0, 0, 0][..], Meaning::Call),      // call
+            (&[0xff, 0xd0], Meaning::Call),                // call rax
+            (&[0x41, 0xff, 0x54, 0x24, 8], Meaning::Call), // call [r12+8]
+            (&[0xff, 0xe0], Meaning::Plain),               // jmp rax
+            (&[0xff, 0x18], Meaning::Plain),               // call far [rax]
+            (&[0xff, 0x30], Meaning::Plain),               // push [rax]
+            (&[0xc3], Meaning::Return),                    // ret
+            (&[0xf3, 0xc3], Meaning::Return),              // rep ret
+            (&[0xc2, 8, 0], Meaning::Return),              // ret 8
+            (&[0xcb], Meaning::Plain),                     // ret far
+            (&[0x48, 0xcf], Meaning::Plain),               // iretq
         ] {
             assert_eq!(meaning(bytes), expected, "{bytes:x?}");
         }

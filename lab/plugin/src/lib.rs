@@ -8,14 +8,17 @@
 #![deny(unsafe_code)]
 
 mod arguments;
+mod calls;
 mod check;
 mod code;
 mod decode;
 mod ffi;
 mod handovers;
+mod heavy;
 mod layout;
 mod machine;
 mod report;
+mod stalls;
 mod steps;
 mod tasks;
 mod walk;

@@ -1,19 +1,24 @@
 //! The guest as the instrument knows it: what is the same for all CPUs, and what each has for itself.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use quartier_count::{Ending, FORMAT, Handovers, Mark, Moment, Slices, Taken, instructions};
+use quartier_count::{
+    Ending, FORMAT, Mark, Moment, Noted, NotedByPhase, Slices, Taken, instructions,
+};
 use quartier_marker::{Facts, WORDS};
 use quartier_memmodel::{Access, Layout, Owner, System, Walk};
 
 use crate::arguments::Arguments;
+use crate::calls::Calls;
 use crate::check;
 use crate::code::{Code, Places};
 use crate::ffi::{Cpus, Ram, Register, Registers, Scores};
 use crate::handovers::{Taking, Takings};
 use crate::report;
+use crate::stalls::{Stalling, Stallings};
 use crate::steps::Steps;
 use crate::tasks::{Tasks, Turn};
 use crate::walk::{Memory, Tables};
@@ -27,8 +32,8 @@ const SLICE_INSTRUCTIONS: u64 = 1 << 20;
 /// Whether a slice is due is looked at once in so many blocks of a CPU.
 const BLOCKS_PER_LOOK: u32 = 1 << 14;
 
-/// Of what CPUs took from each other, so many places are told.
-const HANDED_MAX: usize = 1 << 14;
+/// Of what CPUs took from each other, and of what they waited for, so many places are told.
+const PLACES_MAX: usize = 1 << 14;
 
 /// No cache has shorter lines, bytes.
 const LINE_MIN: usize = 16;
@@ -67,8 +72,12 @@ pub struct Machine {
     slices: Mutex<Slices>,
     refusal: OnceLock<String>,
     checked: check::Found,
-    /// What each CPU took from others; each is locked by its own CPU, and once by who writes the result.
-    takings: Vec<Mutex<Takings>>,
+    /// Whether the program has a second thread.
+    is_parallel: AtomicBool,
+    /// Who took what and waited for what, on each CPU; each is locked by its own CPU, and once by who writes the result.
+    seen: Vec<Mutex<Seen>>,
+    /// Who called whom in those of the program's tasks that have no CPU.
+    calls: Mutex<HashMap<u64, Calls>>,
     /// How far CPUs are, where they keep in step.
     steps: Option<Steps>,
 }
@@ -91,11 +100,17 @@ pub struct Cpu {
     pub turns: check::Turns,
     /// Whose task runs.
     runs: Runs,
+    /// And who called whom in it.
+    pub calls: Calls,
 }
+
+/// What a CPU took from others and what it waited for: first while the program has one thread, then while it has several.
+type Seen = [(Takings, Stallings); 2];
 
 /// Whose task a CPU runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Runs {
+    task: u64,
     process: u32,
     thread: u32,
     is_measured: bool,
@@ -134,10 +149,12 @@ impl Machine {
             slices: Mutex::new(Slices::new(SLICE_INSTRUCTIONS)),
             refusal: OnceLock::new(),
             checked: check::Found::default(),
-            takings: match arguments.tells_handovers {
+            is_parallel: AtomicBool::new(false),
+            seen: match arguments.tells_handovers {
                 true => (0..nr_cpus).map(|_| Mutex::default()).collect(),
                 false => Vec::new(),
             },
+            calls: Mutex::default(),
             steps: arguments.tells_handovers.then(|| Steps::new(nr_cpus)),
             arguments,
         })
@@ -170,6 +187,7 @@ impl Machine {
             blocks_left: BLOCKS_PER_LOOK,
             turns: check::Turns::default(),
             runs: Runs::default(),
+            calls: Calls::default(),
         })
     }
 
@@ -247,7 +265,14 @@ impl Machine {
         cpu.model.attribute(Some(if is_measured { Owner::Program } else { Owner::Rest }));
         if self.arguments.tells_handovers {
             let (process, thread) = self.tasks.numbers(task, &self.ram);
-            cpu.runs = Runs { process, thread, is_measured };
+            let left =
+                std::mem::replace(&mut cpu.runs, Runs { task, process, thread, is_measured });
+            let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_next = calls.remove(&task).unwrap_or_default();
+            let of_last = std::mem::replace(&mut cpu.calls, of_next);
+            if left.is_measured {
+                calls.insert(left.task, of_last);
+            }
         }
         if let Some(steps) = &self.steps {
             steps.runs(index, is_measured);
@@ -274,50 +299,77 @@ impl Machine {
     }
 
     /// The instruction `code` has accessed `address` on CPU `index`, which had stalled for so long before: if that took a line
-    /// from another CPU, it is noted.
-    pub fn note_handover(
+    /// from another CPU, or had to ask a node, it is noted.
+    pub fn note_place(
         &self,
         (index, cpu): (usize, &mut Cpu),
         code: &Code,
         (address, access): (u64, Access),
         stalled_millicycles: u64,
     ) {
-        if cpu.model.take_handover().is_none() {
+        let (handover, asked) = (cpu.model.take_handover(), cpu.model.take_asked());
+        if handover.is_none() && asked.is_none() {
             return;
         }
-        let Runs { process, thread, is_measured } = cpu.runs;
-        if let Some(steps) = self.steps.as_ref().filter(|_| is_measured) {
+        let Runs { process, thread, is_measured, .. } = cpu.runs;
+        if let Some(steps) = self.steps.as_ref().filter(|_| is_measured && handover.is_some()) {
             steps.share(address);
         }
-        let Some(takings) = self.takings.get(index) else { return };
+        let Some(seen) = self.seen.get(index) else { return };
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_parallel = self.is_parallel.load(Ordering::Relaxed);
+        let (takings, stallings) = &mut seen[usize::from(is_parallel)];
+        if !is_measured {
+            if handover.is_some() {
+                takings.note_others();
+            }
+            return;
+        }
+        let by_process = process;
         let process = if address >> 63 == 0 { process } else { 0 };
         let instruction = cpu.places.known(code).unwrap_or(0);
-        let taking = Taking { process, thread, address, instruction, access, is_measured };
         let stall = cpu.model.modelled_stall_millicycles().saturating_sub(stalled_millicycles);
-        takings.lock().unwrap_or_else(PoisonError::into_inner).note(taking, stall);
+        let callers = cpu.calls.callers(code.vaddr() >> 63 != 0);
+        if handover.is_some() {
+            takings.note(
+                Taking { process, by_process, thread, address, instruction, access, callers },
+                stall,
+            );
+        } else if let Some(node) = asked {
+            let is_remote = node != cpu.model.node();
+            stallings.note(
+                Stalling { process, by_process, address, instruction, is_remote, callers },
+                stall,
+            );
+        }
     }
 
-    fn handovers(&self) -> Handovers {
-        let mut handovers = Handovers::default();
-        for (cpu, takings) in self.takings.iter().enumerate() {
-            let takings = takings.lock().unwrap_or_else(PoisonError::into_inner);
-            handovers.total += takings.total;
-            handovers.of_the_rest += takings.of_the_rest;
-            handovers.modelled_stall_millicycles += takings.stall_millicycles;
-            handovers.most.extend(takings.handed(cpu as u16));
-        }
-        handovers.most.sort_unstable_by_key(|handed| std::cmp::Reverse(handed.count));
-        handovers.most.truncate(HANDED_MAX);
-        handovers
+    fn noted(&self) -> NotedByPhase {
+        let [serial, parallel] = [0, 1].map(|phase| {
+            let mut noted = Noted::default();
+            for (cpu, seen) in self.seen.iter().enumerate() {
+                let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let (takings, stallings) = &seen[phase];
+                noted.handovers.add(takings.handovers(cpu as u16));
+                noted.stalls.add(stallings.stalls());
+            }
+            noted.handovers.keep_most(PLACES_MAX);
+            noted.stalls.keep_most(PLACES_MAX);
+            noted
+        });
+        NotedByPhase { serial, parallel }
     }
 
     /// `task` begins.
     pub fn created(&self, task: u64) {
+        // Of the one that had this place before, who was switched away from after its end.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&task);
         self.turn(self.tasks.begins(task, &self.ram));
     }
 
     /// `task` has ended.
     pub fn ended(&self, task: u64) {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&task);
         self.turn(self.tasks.ends(task, &self.ram));
     }
 
@@ -325,6 +377,7 @@ impl Machine {
     /// if there is another begin.
     fn turn(&self, turn: Option<Turn>) {
         let Some(turn) = turn else { return };
+        self.is_parallel.store(turn == Turn::Parallel, Ordering::Relaxed);
         let has_begun = {
             let mut marks = self.marks();
             marks.retain(|mark| mark.at != Moment::LastThreadEnded);
@@ -412,9 +465,8 @@ impl Machine {
         let slices = slices.into_vec();
         let checks = self.arguments.checks_translations;
         let translations = checks.then(|| self.checked.translations());
-        let handovers = self.arguments.tells_handovers.then(|| self.handovers());
-        let taken =
-            Taken { format: FORMAT, ending, refusal, marks, slices, translations, handovers };
+        let noted = self.arguments.tells_handovers.then(|| self.noted());
+        let taken = Taken { format: FORMAT, ending, refusal, marks, slices, translations, noted };
         report::write(&taken, &self.arguments.out)
     }
 }
@@ -426,6 +478,13 @@ impl Cpu {
         let new = nr_instructions - self.nr_retired;
         self.nr_retired = nr_instructions;
         self.model.retire(new as u32);
+    }
+
+    /// A call of `code` has written to `slot` that it comes back behind itself.
+    pub fn calls(&mut self, code: &Code, slot: u64) {
+        if let Some(call) = self.places.known(code) {
+            self.calls.calls(slot, call + u64::from(code.bytes()));
+        }
     }
 
     /// Control registers may be about to change.

@@ -24,7 +24,7 @@ mod tests {
         let (marks, slices) = (Vec::new(), Vec::new());
         let (refusal, translations) = (None, None);
         let ending = Ending::NeverBegan;
-        Taken { format: FORMAT, ending, refusal, marks, slices, translations, handovers: None }
+        Taken { format: FORMAT, ending, refusal, marks, slices, translations, noted: None }
     }
 
     #[test]

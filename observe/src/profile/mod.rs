@@ -16,8 +16,11 @@ mod names;
 mod operand;
 mod records;
 mod rings;
+mod sites;
 mod space;
 mod stacks;
+mod wakeups;
 
 pub use names::Names;
 pub use rings::{Profiler, STACK_BYTES, Unprofiled};
+pub use sites::Sites;

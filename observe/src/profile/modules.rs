@@ -56,6 +56,11 @@ impl Modules {
         self.all[id.0 as usize].elf.as_ref()
     }
 
+    /// Its file's name.
+    pub fn name(&self, id: ModuleId) -> &str {
+        file_name(&self.all[id.0 as usize].path)
+    }
+
     /// What the code at a sampled address accesses.
     pub fn operand_near(&mut self, id: ModuleId, address: u64) -> Option<Operand> {
         let Module { elf, operands, .. } = &mut self.all[id.0 as usize];
@@ -69,7 +74,7 @@ impl Modules {
     pub fn frames(&mut self, id: ModuleId, address: u64) -> Vec<Frame> {
         let root = self.root.clone();
         let module = &mut self.all[id.0 as usize];
-        let name = module.path.rsplit('/').next().unwrap_or_default().to_owned();
+        let name = file_name(&module.path).to_owned();
         let lines = module.lines.get_or_insert_with(|| {
             // Without an ELF file there are no lines either.
             module.elf.as_ref()?;
@@ -88,6 +93,10 @@ impl Modules {
         }
         frames
     }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 fn full_path(root: &Path, path: &str) -> Option<PathBuf> {

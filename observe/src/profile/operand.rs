@@ -10,8 +10,6 @@ pub struct Operand {
     displacement: u64,
     /// Its displacement is an address, as the file states it.
     is_stated: bool,
-    /// It owns the line while it reads and writes.
-    pub is_atomic: bool,
     /// It writes.
     pub is_write: bool,
 }
@@ -45,7 +43,7 @@ impl Operand {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use iced_x86::{
-        Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+        Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register,
     };
 
     use super::Operand;
@@ -106,7 +104,6 @@ mod x86 {
             // With the instruction pointer as its base it is the address already.
             displacement: memory.displacement(),
             is_stated: instruction.is_ip_rel_memory_operand(),
-            is_atomic: instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg,
             is_write: writes(memory.access()),
         })
     }
@@ -144,23 +141,23 @@ mod x86 {
 mod tests {
     use super::*;
 
-    /// Address, atomic, written.
-    type Accessed = (u64, bool, bool);
+    /// Address, written.
+    type Accessed = (u64, bool);
 
     #[test]
     fn operands_are_resolved_with_the_registers_behind_the_instruction() {
         let registers = Registers::default().with(0, 0x1000).with(2, 3).with(5, 0x2000);
         let cases: [(&[u8], Option<Accessed>); 8] = [
             // lock add qword [rip+0x100], 5; at 0x4001 after a nop, 9 bytes long
-            (&[0x90, 0xf0, 0x48, 0x83, 0x05, 0, 1, 0, 0, 5], Some((0xb10a, true, true))),
+            (&[0x90, 0xf0, 0x48, 0x83, 0x05, 0, 1, 0, 0, 5], Some((0xb10a, true))),
             // lock cmpxchg [rdi], edx
-            (&[0xf0, 0x0f, 0xb1, 0x17], Some((0x2000, true, true))),
+            (&[0xf0, 0x0f, 0xb1, 0x17], Some((0x2000, true))),
             // xchg [rdi], edx
-            (&[0x87, 0x17], Some((0x2000, true, true))),
+            (&[0x87, 0x17], Some((0x2000, true))),
             // mov rdx, [rax+rcx*8+16]
-            (&[0x48, 0x8b, 0x54, 0xc8, 0x10], Some((0x1028, false, false))),
+            (&[0x48, 0x8b, 0x54, 0xc8, 0x10], Some((0x1028, false))),
             // mov [rdi], rdx
-            (&[0x48, 0x89, 0x17], Some((0x2000, false, true))),
+            (&[0x48, 0x89, 0x17], Some((0x2000, true))),
             // mov rax, [rax]: where it was is forgotten
             (&[0x48, 0x8b, 0x00], None),
             // mov rdx, fs:[0x10]; a thread's own
@@ -170,8 +167,7 @@ mod tests {
         ];
         for (code, expected) in cases {
             let operand = Operand::near(0x4000, code, &[0x90]);
-            let found = operand
-                .map(|found| (found.address(&registers, 0x7000), found.is_atomic, found.is_write));
+            let found = operand.map(|found| (found.address(&registers, 0x7000), found.is_write));
             assert_eq!(found, expected, "{code:x?}");
         }
         // Not at the boundary of an instruction.

@@ -16,6 +16,8 @@ pub struct Record {
 #[derive(Debug)]
 pub enum What {
     Sample(Box<Sample>),
+    /// The thread has something to do again.
+    Woken,
     /// The thread came onto a CPU, or left it.
     Came,
     Left {

@@ -1,9 +1,9 @@
 //! The kernel's rings: opened before a program is started, emptied while it runs, read when it has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::asleep::Asleep;
 use super::kernel::Kernel;
 use super::records::{self, Record, Sample, What};
 use super::stacks::Assembler;
+use super::wakeups::Wakeups;
 use crate::Host;
 
 /// What is kept of a stack at a tick of the clock.
@@ -58,8 +59,12 @@ pub enum Unprofiled {
 pub struct Profiler {
     rings: Vec<Ring>,
     host: Host,
+    /// When threads are woken; `None`: that is not to be seen.
+    wakeups: Option<Wakeups>,
     /// The kernel is not to be seen, nor where threads wait: they are looked at instead.
     is_user_only: bool,
+    /// Where it is noted who allocates what, if it is.
+    allocations: Option<PathBuf>,
 }
 
 struct Ring {
@@ -103,14 +108,22 @@ impl Profiler {
                 rings.push(Ring::open(&switches, true)?);
             }
         }
-        Ok(Self { rings, host: host.clone(), is_user_only })
+        let wakeups = if is_user_only { None } else { Wakeups::open(host, cpus) };
+        Ok(Self { rings, host: host.clone(), wakeups, is_user_only, allocations: None })
+    }
+
+    /// Memory that was allocated has names too: by a table ([`Sites`](super::Sites)) that the program writes meanwhile.
+    #[must_use]
+    pub fn naming_allocations(self, table: &Path) -> Self {
+        Self { allocations: Some(table.to_owned()), ..self }
     }
 
     /// Records until told that the program has ended; paths of programs begin at `root`.
     #[must_use]
     pub fn record(mut self, root: &Path, ended: &Receiver<()>) -> Recording {
         let kernel = Kernel::read(&self.host);
-        let mut assembler = Assembler::new(root, kernel, self.is_user_only);
+        let assembler = Assembler::new(root, kernel, self.is_user_only);
+        let mut assembler = assembler.naming_allocations(self.allocations.take());
         let mut pending = Vec::new();
         let mut alive = BTreeMap::new();
         let every = if self.is_user_only { LOOKED_EVERY } else { EMPTIED_EVERY };
@@ -124,7 +137,12 @@ impl Profiler {
             }
             let known = pending.len();
             self.rings.iter_mut().for_each(|ring| ring.empty(&mut pending));
-            follow(&mut alive, &pending[known..]);
+            let gone = follow(&mut alive, &pending[known..]);
+            if let Some(wakeups) = &mut self.wakeups {
+                wakeups.empty(&alive, &mut pending);
+            }
+            // Only now: whoever has ended may have been woken before.
+            alive.retain(|tid, _| !gone.contains(tid));
             if has_ended {
                 complete_ns = u64::MAX;
             } else if pending.len() < PENDING_MAX {
@@ -136,22 +154,31 @@ impl Profiler {
             let rest = pending.partition_point(|record| record.at_ns <= complete_ns);
             pending.drain(..rest).for_each(|record| assembler.take(record));
             if has_ended {
-                return assembler.finish();
+                let mut recording = assembler.finish();
+                recording.has_wakeups = self.wakeups.is_some_and(|wakeups| !wakeups.has_lost);
+                return recording;
             }
         }
     }
 }
 
-/// Which threads there are: thread and process.
-fn follow(alive: &mut BTreeMap<u32, u32>, records: &[Record]) {
+/// Which threads there are: thread and process. Gives those that are no more.
+fn follow(alive: &mut BTreeMap<u32, u32>, records: &[Record]) -> BTreeSet<u32> {
+    let mut gone = BTreeSet::new();
     for record in records {
-        match &record.what {
-            What::Ended => drop(alive.remove(&record.tid)),
-            What::Made { pid, tid, .. } => drop(alive.insert(*tid, *pid)),
-            What::Came => drop(alive.insert(record.tid, record.pid)),
-            _ => {}
-        }
+        let (tid, pid) = match &record.what {
+            What::Ended => {
+                gone.insert(record.tid);
+                continue;
+            }
+            What::Made { pid, tid, .. } => (*tid, *pid),
+            What::Came | What::Executed => (record.tid, record.pid),
+            _ => continue,
+        };
+        gone.remove(&tid);
+        alive.insert(tid, pid);
     }
+    gone
 }
 
 /// One event on one CPU, of what the calling thread starts.

@@ -103,14 +103,25 @@ impl Space {
         stack: &[u8],
         cache: &mut UnwindCache,
     ) -> Vec<Place> {
-        let sp = registers.get(SP);
+        let (ip, sp, bp) = (registers.get(IP), registers.get(SP), registers.get(BP));
+        self.walk(UnwindRegsX86_64::new(ip, sp, bp), stack, cache)
+    }
+
+    /// Who called a function, innermost first: by where it returns to, and what is on the stack then.
+    pub fn callers(&self, returns_to: u64, stack: &[u8], cache: &mut UnwindCache) -> Vec<Place> {
+        // Where the stack lay makes no difference, and no frame pointer is known.
+        const ANYWHERE: u64 = 1 << 32;
+        let call = returns_to.saturating_sub(1);
+        self.walk(UnwindRegsX86_64::new(call, ANYWHERE, 0), stack, cache)
+    }
+
+    fn walk(&self, from: UnwindRegsX86_64, stack: &[u8], cache: &mut UnwindCache) -> Vec<Place> {
+        let (ip, sp) = (from.ip(), from.sp());
         let mut read = |address: u64| {
             let at = usize::try_from(address.checked_sub(sp).ok_or(())?).map_err(|_| ())?;
             let word = stack.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
             Ok(u64::from_ne_bytes(word.try_into().map_err(|_| ())?))
         };
-        let ip = registers.get(IP);
-        let from = UnwindRegsX86_64::new(ip, sp, registers.get(BP));
         let mut frames = self.unwinder.iter_frames(ip, from, cache, &mut read);
         let mut places = Vec::new();
         while let Ok(Some(frame)) = frames.next() {

@@ -1,7 +1,7 @@
 //! From the kernel's records to a recording: stacks unwound and named, in the order of time.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use quartier_model::{Event, Frame, Happening, KERNEL_MODULE, Recording, Touch};
 
@@ -9,6 +9,7 @@ use super::asleep::Asleep;
 use super::kernel::Kernel;
 use super::modules::Modules;
 use super::records::{Record, Sample, What};
+use super::sites::{self, Block, Lives, Sites};
 use super::space::{Place, Space, UnwindCache};
 
 /// Puts a recording together.
@@ -21,6 +22,11 @@ pub struct Assembler {
     objects: HashMap<String, u32>,
     /// Functions of the kernel in which threads were seen waiting.
     waits_in: HashMap<String, u32>,
+    /// Where it is noted who allocates what, if it is.
+    allocations: Option<PathBuf>,
+    lives: Lives,
+    /// Events with an address that no file has a name for, and the process: what is allocated has one in the end.
+    nameless: Vec<(usize, u32)>,
     recording: Recording,
 }
 
@@ -35,15 +41,24 @@ impl Assembler {
             stacks: HashMap::new(),
             objects: HashMap::new(),
             waits_in: HashMap::new(),
+            allocations: None,
+            lives: Lives::default(),
+            nameless: Vec::new(),
             recording: Recording { is_user_only, ..Recording::default() },
         }
+    }
+
+    /// Names memory by a table of who allocated it.
+    pub fn naming_allocations(self, allocations: Option<PathBuf>) -> Self {
+        Self { allocations, ..self }
     }
 
     /// Takes a record; those of a moment before an earlier one's come too late.
     pub fn take(&mut self, record: Record) {
         let Record { at_ns, pid, tid, what } = record;
-        let what = match what {
+        let mut what = match what {
             What::Came => Happening::Came,
+            What::Woken => Happening::Woken,
             What::Left { is_preempted } => Happening::Left { is_preempted },
             What::Ended => Happening::Ended,
             What::Sample(sample) => self.sample(pid, &sample),
@@ -52,18 +67,25 @@ impl Assembler {
                 let space = self.spaces.entry(pid).or_insert_with(Space::new);
                 return space.map(start, bytes, offset, &path, &mut self.modules);
             }
-            What::Executed => return drop(self.spaces.insert(pid, Space::new())),
+            What::Executed => {
+                self.lives.executed(pid, at_ns);
+                return drop(self.spaces.insert(pid, Space::new()));
+            }
             What::Made { pid, tid, parent } => {
-                if pid == tid
-                    && pid != parent
-                    && let Some(space) = self.spaces.get(&parent).cloned()
-                {
-                    self.spaces.insert(pid, space);
+                if pid == tid && pid != parent {
+                    self.lives.made(pid, parent, at_ns);
+                    if let Some(space) = self.spaces.get(&parent).cloned() {
+                        self.spaces.insert(pid, space);
+                    }
                 }
                 return self.recording.events.push(Event { at_ns, tid, what: Happening::Made });
             }
             What::Lost(nr) => return self.recording.nr_lost += nr,
         };
+        let is_nameless = touch(&mut what).is_some_and(|touch| touch.object.is_none());
+        if is_nameless && self.allocations.is_some() {
+            self.nameless.push((self.recording.events.len(), pid));
+        }
         self.recording.events.push(Event { at_ns, tid, what });
     }
 
@@ -78,18 +100,21 @@ impl Assembler {
             None => places.extend(sample.user.iter().map(|at| space.place(at.saturating_sub(1)))),
         }
         let touch = sample.registers.as_ref().and_then(|registers| {
-            let (address, is_atomic, is_write) = if sample.is_user {
+            let (address, is_write) = if sample.is_user {
                 let Some(Place::Module(module, ip)) = places.first() else { return None };
+                if self.modules.name(*module) == sites::LIBRARY {
+                    return None;
+                }
                 let operand = self.modules.operand_near(*module, *ip)?;
                 let address = operand.address(registers, space.bias(*module)?);
-                (address, operand.is_atomic, operand.is_write)
+                (address, operand.is_write)
             } else if places.iter().any(|place| self.kernel.is_futex(*place)) {
-                (registers.futex(), true, true)
+                (registers.futex(), true)
             } else {
                 return None;
             };
             let object = object(&mut self.objects, &self.modules, space, address);
-            Some(Touch { address, object, is_atomic, is_write })
+            Some(Touch { address, object, is_write })
         });
         places.reverse();
         let stack = intern(&mut self.stacks, places);
@@ -107,13 +132,14 @@ impl Assembler {
         let address = asleep.word;
         let word = asleep.waits_in.contains("futex").then(|| {
             let object = object(&mut self.objects, &self.modules, space, address);
-            Touch { address, object, is_atomic: true, is_write: true }
+            Touch { address, object, is_write: true }
         });
         Happening::Asleep { stack, word, is_locked: word.is_some() && asleep.is_locked }
     }
 
     /// The recording, with names.
     pub fn finish(mut self) -> Recording {
+        self.name_allocations();
         let mut recording = std::mem::take(&mut self.recording);
         let mut ids = HashMap::new();
         let mut named = HashMap::new();
@@ -130,9 +156,56 @@ impl Assembler {
         recording
     }
 
+    /// Memory that no file has a name for gets that of whoever allocated it.
+    fn name_allocations(&mut self) {
+        let Some(table) = self.allocations.take() else { return };
+        // What cannot be read has no names.
+        let Ok(sites) = Sites::read(&table) else { return };
+        let spaces = std::mem::take(&mut self.spaces);
+        let mut events = std::mem::take(&mut self.recording.events);
+        let mut known: HashMap<(u32, u32, u64), Option<(u32, bool)>> = HashMap::new();
+        for (at, pid) in std::mem::take(&mut self.nameless) {
+            let Event { at_ns, what, .. } = &mut events[at];
+            let (Some(touch), Some(space)) = (touch(what), spaces.get(&pid)) else { continue };
+            let Some(found) = sites.find(&self.lives, pid, touch.address, *at_ns) else { continue };
+            let site = known
+                .entry((pid, found.process, found.start))
+                .or_insert_with(|| self.site(space, found.block));
+            if let Some((object, is_alone)) = *site
+                && found.block.was_there(found.until_ns, is_alone)
+            {
+                touch.object = Some(object);
+            }
+        }
+        self.recording.events = events;
+    }
+
+    /// The name of a block, and whether that follows from its call alone, and not from who called before.
+    fn site(&mut self, space: &Space, block: &Block) -> Option<(u32, bool)> {
+        let places = space.callers(block.returns_to, &block.stack, &mut self.cache);
+        let mut innermost = None;
+        let mut site = None;
+        for (depth, place) in places.into_iter().enumerate() {
+            let frames = self.frames(place);
+            innermost = innermost.or_else(|| frames.last().cloned());
+            let named = frames.into_iter().rev().find(|frame| !sites::allocates_for_others(frame));
+            site = named.map(|frame| (frame, depth == 0));
+            if site.is_some() {
+                break;
+            }
+        }
+        let (site, is_alone) = site.or_else(|| Some((innermost?, true)))?;
+        let name = format!("memory from {}", site.function);
+        Some((intern(&mut self.objects, name), is_alone))
+    }
+
     fn frames(&mut self, place: Place) -> Vec<Frame> {
         let module = KERNEL_MODULE.to_owned();
         let (function, module) = match place {
+            // What it does is its caller's.
+            Place::Module(module, _) if self.modules.name(module) == sites::LIBRARY => {
+                return Vec::new();
+            }
             Place::Module(module, address) => return self.modules.frames(module, address),
             Place::Kernel(address) => {
                 (self.kernel.function(address).unwrap_or("kernel").to_owned(), module)
@@ -151,6 +224,15 @@ impl Kernel {
     fn is_futex(&self, place: Place) -> bool {
         let Place::Kernel(address) = place else { return false };
         self.function(address).is_some_and(|name| name.starts_with("futex_"))
+    }
+}
+
+/// The address of an event.
+fn touch(what: &mut Happening) -> Option<&mut Touch> {
+    match what {
+        Happening::Ran { touch, .. } => touch.as_mut(),
+        Happening::Waits { word, .. } | Happening::Asleep { word, .. } => word.as_mut(),
+        _ => None,
     }
 }
 

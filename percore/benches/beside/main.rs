@@ -4,25 +4,24 @@
 //! smallest, the middle and the largest ratio of all rounds is shown. Threads are held on a CPU each.
 
 mod cases;
+mod cpus;
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cases::{Group, Way};
+use cpus::hold_on_cpu;
+
 const NR_ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(20);
 /// Operations between two looks at whether the round is over.
 const BATCH: u32 = 256;
 
-/// Does an operation so many times, as the thread of this number.
-type Op = Box<dyn Fn(usize, u32) + Sync>;
-
-/// What is compared, the first with each of the others.
-struct Group {
-    name: &'static str,
-    make: fn() -> Vec<(&'static str, Op)>,
-}
+/// Nobody's turn ends: all CPUs run at the same time.
+#[inline]
+fn end_turn() {}
 
 fn main() {
     let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
@@ -32,7 +31,8 @@ fn main() {
     );
     for nr_threads in [1, 2, 4, 8, 16, 32].into_iter().filter(|nr| *nr <= nr_cpus) {
         for group in cases::GROUPS {
-            if only.as_ref().is_none_or(|part| group.name.contains(part.as_str())) {
+            let is_it = |part: &String| group.word == part || group.name.contains(part.as_str());
+            if only.as_ref().is_none_or(is_it) {
                 compare(group, nr_threads);
             }
         }
@@ -43,13 +43,14 @@ fn compare(group: &Group, nr_threads: usize) {
     let cases = (group.make)();
     let mut times_ns = vec![Vec::new(); cases.len()];
     for _ in 0..NR_ROUNDS {
-        for ((_, op), times_ns) in cases.iter().zip(&mut times_ns) {
-            times_ns.push(time_ns(op, nr_threads));
+        for (case, times_ns) in cases.iter().zip(&mut times_ns) {
+            times_ns.push(time_ns(&*case.way, nr_threads));
         }
     }
     let threads = if nr_threads == 1 { "thread" } else { "threads" };
     println!("\n{}, {nr_threads} {threads} (ns; times the first)", group.name);
-    for ((name, _), own) in cases.iter().zip(&times_ns) {
+    for (case, own) in cases.iter().zip(&times_ns) {
+        let name = case.name;
         let both = own.iter().zip(&times_ns[0]);
         let ratios = sorted(both.filter_map(|(own, first)| Some((*own)? / (*first)?)));
         let own = sorted(own.iter().copied().flatten());
@@ -71,7 +72,7 @@ fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
 
 /// The time that an operation takes a thread while all do it; `None` when some thread did nothing (the machine
 /// had other things for its CPU).
-fn time_ns(op: &Op, nr_threads: usize) -> Option<f64> {
+fn time_ns(way: &dyn Way, nr_threads: usize) -> Option<f64> {
     let (begin, is_over) = (Barrier::new(nr_threads + 1), AtomicBool::new(false));
     thread::scope(|scope| {
         let (begin, is_over) = (&begin, &is_over);
@@ -79,11 +80,11 @@ fn time_ns(op: &Op, nr_threads: usize) -> Option<f64> {
             .map(|number| {
                 scope.spawn(move || {
                     hold_on_cpu(number);
-                    op(number, BATCH);
+                    way.run(number, BATCH);
                     begin.wait();
                     let (started, mut nr_done) = (Instant::now(), 0_u64);
                     while !is_over.load(Ordering::Relaxed) {
-                        op(number, BATCH);
+                        way.run(number, BATCH);
                         nr_done += u64::from(BATCH);
                     }
                     (nr_done > 0).then(|| started.elapsed().as_nanos() as f64 / nr_done as f64)
@@ -96,20 +97,4 @@ fn time_ns(op: &Op, nr_threads: usize) -> Option<f64> {
         let times = threads.into_iter().map(|thread| thread.join().expect("a case does not panic"));
         Some(times.sum::<Option<f64>>()? / nr_threads as f64)
     })
-}
-
-/// Where that is refused the kernel places the thread, and the spread shows it.
-fn hold_on_cpu(number: usize) {
-    // SAFETY: a set of zeros is an empty set, and the calls are given its size.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        let size = size_of::<libc::cpu_set_t>();
-        libc::sched_getaffinity(0, size, &raw mut allowed);
-        let mut cpus =
-            (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &allowed));
-        let Some(cpu) = cpus.nth(number) else { return };
-        let mut only: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut only);
-        libc::sched_setaffinity(0, size, &raw const only);
-    }
 }

@@ -1,12 +1,14 @@
 //! Per-CPU tables of pointers by number, and free lists of pointers.
 
 use std::ffi::{c_int, c_void};
+use std::num::NonZeroUsize;
 
 use super::{Pointer, tell};
-use crate::{FreeList, PerCpuTable};
+use crate::{FreeList, PerCpuTable, ShardedList};
 
 type Table = PerCpuTable<u64, Pointer>;
 type List = FreeList<Pointer>;
+type Sharded = ShardedList<Pointer>;
 
 #[unsafe(no_mangle)]
 extern "C" fn quartier_table_new(slots_per_cpu: usize) -> *mut Table {
@@ -117,11 +119,70 @@ unsafe extern "C" fn quartier_free_list_take_all(
 ) -> usize {
     // SAFETY: the caller's promise.
     let all = unsafe { list.as_ref() }.map(List::take_all).unwrap_or_default();
-    for thing in &all {
+    // SAFETY: the caller's promise.
+    unsafe { give(&all, each, context) }
+}
+
+/// # Safety
+/// `each` may be called with all of them and `context`.
+unsafe fn give(
+    all: &[Pointer],
+    each: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    context: *mut c_void,
+) -> usize {
+    for thing in all {
         if let Some(each) = each {
             // SAFETY: the caller's promise.
             unsafe { each(thing.get(), context) };
         }
     }
     all.len()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn quartier_sharded_list_new(nr_shards: usize, shard_max: usize) -> *mut Sharded {
+    let nr_shards = NonZeroUsize::new(nr_shards).unwrap_or(NonZeroUsize::MIN);
+    Box::into_raw(Box::new(Sharded::new(nr_shards, shard_max)))
+}
+
+/// # Safety
+/// `list` is null, or was made and is used no more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_sharded_list_free(list: *mut Sharded) {
+    // SAFETY: the caller's promise.
+    unsafe { super::free(list) };
+}
+
+/// # Safety
+/// `list` is null, or was made and not freed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_sharded_list_push(list: *const Sharded, thing: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(list) = (unsafe { list.as_ref() }).filter(|_| !thing.is_null()) else {
+        return -libc::EINVAL;
+    };
+    list.push(Pointer(thing)).map_or(-libc::ENOSPC, |()| 0)
+}
+
+/// # Safety
+/// `list` is null, or was made and not freed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_sharded_list_pop(list: *const Sharded) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let thing = unsafe { list.as_ref() }.and_then(Sharded::pop);
+    thing.map_or(std::ptr::null_mut(), Pointer::get)
+}
+
+/// # Safety
+/// `list` is null, or was made and not freed; `each` may be called with its things and `context`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn quartier_sharded_list_take_all(
+    list: *const Sharded,
+    each: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    context: *mut c_void,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let all = unsafe { list.as_ref() }.map(Sharded::take_all).unwrap_or_default();
+    // SAFETY: the caller's promise.
+    unsafe { give(&all, each, context) }
 }

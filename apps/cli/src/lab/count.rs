@@ -1,7 +1,7 @@
 //! `quartier lab count`.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +11,9 @@ use quartier_lab::run;
 
 use super::counting::{Counting, CountingArgs};
 use super::guest::GuestArgs;
+use super::one_run::{LastBytes, PRINTED_MAX};
 use super::outputs::{OutputArgs, Shown, open};
+use crate::scale::metric::Metric;
 use crate::topo::source::print;
 
 const EXAMPLES: &str = "\
@@ -22,10 +24,12 @@ Examples:
       From its second thread on, under Quartier, as a page to show
   quartier lab count --load 'redis-benchmark -q -n 10000' -- redis-server --save ''
       A server while it is loaded: started, loaded once it listens, stopped
+  quartier lab count --ready 'curl -fs localhost:8080' --load 'ab -n 200 localhost:8080/' --metric 'Complete requests: *([0-9]+)' -- ./site
+      The same for one that listens before it can answer; and commands of each request
   quartier lab count --repeatable --with-file input -- ./program input/small
       CPUs take turns: another run gives identical counts
   quartier lab count --lines -- ./program
-      Which lines CPUs take from each other, what lies there, and whose code it is
+      Which lines CPUs take from each other, who waits for memory, what lies there, and whose code it is
   quartier lab count --geometry tsar --recording run.json -- ./program
   quartier lab count --from run.json --json
       Count once, look at it again later";
@@ -38,6 +42,10 @@ pub struct Args {
     guest: GuestArgs,
     #[command(flatten)]
     counting: CountingArgs,
+    /// The command, or with --load the load, prints how much work was done: the first group of this regular expression, the last
+    /// time it matches. Commands are told for each unit of it, too
+    #[arg(long, value_name = "REGEX", conflicts_with = "from")]
+    metric: Option<String>,
     /// Write everything that was counted to this file, for --from
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     recording: Option<PathBuf>,
@@ -71,11 +79,39 @@ impl Args {
 
     /// Boots a guest, runs the command in it, and gives what was counted with the command's status.
     fn count(&self) -> anyhow::Result<(Recording, u8)> {
+        let metric = self.metric.as_deref().map(Metric::count).transpose()?;
         let counting = Counting::new(&self.counting, &self.guest)?;
         let request = self.guest.request(&self.command)?;
-        let streams = self.guest.streams()?;
-        let (recording, ran) = counting.count(request, |request| Ok(run(request, streams)?))?;
+        let printed = LastBytes::new(PRINTED_MAX);
+        let mut streams = self.guest.streams()?;
+        if metric.is_some() {
+            streams.output = Box::new(Both(streams.output, printed.clone()));
+        }
+        let (mut recording, ran) = counting.count(request, |request| Ok(run(request, streams)?))?;
+        match metric.map(|metric| metric.units(&printed.text(), 0.0)) {
+            None => {}
+            Some(Ok(units)) => recording.units = Some(units),
+            // What was counted is worth telling all the same.
+            Some(Err(why)) => {
+                recording.notes.push(format!("Nothing is told for each unit: the run {why}."))
+            }
+        }
         Ok((recording, ran.exit_status))
+    }
+}
+
+/// Where a command's output goes, and what keeps the end of it.
+struct Both(Box<dyn Write>, LastBytes);
+
+impl Write for Both {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let nr_written = self.0.write(data)?;
+        self.1.write_all(&data[..nr_written])?;
+        Ok(nr_written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

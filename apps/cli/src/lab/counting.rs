@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use quartier_count::{
-    Circumstances, CodePlace, CountMode, Machine, Moment, Naming, Phase, Recording, Taken,
-    most_contended,
+    Circumstances, CodePlace, CountMode, Machine, Moment, Naming, Noted, Phase, Places, Recording,
+    Taken, most_contended, most_stalled,
 };
 use quartier_lab::{Exit, Instrument, Report, Request, Spaces};
 use quartier_memmodel::geometry::{Geometry, Preset, Topology};
@@ -40,13 +40,16 @@ struct Counted {
     /// Compare translations with QEMU's own, for a note in the report
     #[arg(long, hide = true)]
     check_translations: bool,
-    /// Tell which lines of memory CPUs take from each other, what lies there, and which code takes them
+    /// Tell which lines of memory CPUs take from each other and where they wait for memory, what lies there, and whose code it is
     #[arg(long, conflicts_with_all = ["sample", "repeatable"])]
     lines: bool,
     /// CMD is a server: once it listens, run this shell command line, count the server meanwhile, then
     /// stop it
     #[arg(long, value_name = "LINE")]
     load: Option<OsString>,
+    /// With --load: the server can be loaded once this shell command line succeeds [default: once it listens]
+    #[arg(long, value_name = "LINE", requires = "load")]
+    ready: Option<OsString>,
     /// Count so that another run gives identical counts: CPUs take turns, in a guest that has of this
     /// machine only the files that CMD names, with their libraries
     #[arg(long, conflicts_with = "sample")]
@@ -94,6 +97,7 @@ pub struct Counting {
     checks_translations: bool,
     tells_lines: bool,
     load: Option<OsString>,
+    ready: Option<OsString>,
     is_repeatable: bool,
     files: Vec<PathBuf>,
 }
@@ -139,6 +143,7 @@ impl Counting {
             checks_translations: args.check_translations,
             tells_lines: args.lines,
             load: args.load.clone(),
+            ready: args.ready.clone(),
             is_repeatable: args.repeatable,
             files: args.with_file.clone(),
         })
@@ -157,10 +162,17 @@ impl Counting {
             check_translations: false,
             lines: true,
             load,
+            ready: None,
             repeatable: false,
             with_file: Vec::new(),
         };
         Self::new(&CountingArgs { counted, phase }, guest)
+    }
+
+    /// A server that listens before it can be loaded is ready when this shell command line succeeds.
+    pub fn once_ready(mut self, line: Option<OsString>) -> Self {
+        self.ready = line;
+        self
     }
 
     /// Whether an instruction is a nanosecond.
@@ -180,10 +192,7 @@ impl Counting {
         let report = run(&request)?;
         let counted = std::fs::read(&out).map_err(|_| nothing_counted(&report, folder.path()))?;
         let taken = Taken::parse(&counted)?;
-        let lines = taken.handovers.as_ref().map(|handovers| {
-            let line_bytes = u64::from(self.geometry.line_bytes);
-            most_contended(handovers, line_bytes, LINES_MAX, &mut Named::of(&report.spaces))
-        });
+        let noted = taken.noted.clone();
         let mode = self.mode(&taken);
         let mut recording = taken.recording(Circumstances {
             command: words(&request.command),
@@ -192,7 +201,12 @@ impl Counting {
             machine: Machine { cpus_per_node: report.cpus.clone() },
             mode,
         })?;
-        recording.lines = lines;
+        if let Some(noted) = noted {
+            let mut names = Named::of(&report.spaces);
+            let Places { lines, stalls } = self.places(&noted.whole(), &mut names);
+            (recording.lines, recording.stalls) = (Some(lines), Some(stalls));
+            recording.parallel = Some(self.places(&noted.parallel, &mut names));
+        }
         if self.is_repeatable {
             // An instruction is a nanosecond there.
             recording.marks.iter_mut().for_each(|mark| mark.guest_seconds = None);
@@ -214,6 +228,15 @@ impl Counting {
             ));
         }
         Ok((recording, report))
+    }
+
+    /// What CPUs took from each other and what they waited for, with names.
+    fn places(&self, noted: &Noted, names: &mut Named) -> Places {
+        let line_bytes = u64::from(self.geometry.line_bytes);
+        Places {
+            lines: most_contended(&noted.handovers, line_bytes, LINES_MAX, names),
+            stalls: most_stalled(&noted.stalls, PLACES_MAX, names),
+        }
     }
 
     /// How it was counted; a sample's error is two standard errors of the whole run's Q.
@@ -261,6 +284,7 @@ impl Counting {
             repeatable: self.is_repeatable,
         });
         request.load.clone_from(&self.load);
+        request.ready.clone_from(&self.ready);
         request.files.clone_from(&self.files);
         let is_ours = |word: &OsString| Path::new(word).file_name() == Some("quartier".as_ref());
         if request.command.iter().any(is_ours) {
@@ -271,8 +295,10 @@ impl Counting {
     }
 }
 
-/// Of lines that CPUs take from each other, so many are named.
+/// Of lines that CPUs take from each other so many are named,
 const LINES_MAX: usize = 64;
+/// and of places where they wait for memory, which differ by who called.
+const PLACES_MAX: usize = 256;
 
 /// What names the addresses of a guest, whose programs are this machine's.
 struct Named(Names);

@@ -12,6 +12,9 @@ use super::counting::Counting;
 /// What is kept of what a command says on standard error.
 const KEPT_BYTES: usize = 4096;
 
+/// Of what a command prints, this much of the end is looked through for how much work was done.
+pub const PRINTED_MAX: usize = 1 << 20;
+
 /// Gives what was counted, or why this run failed; an error is one that all others would have too.
 pub fn count_once(
     counting: &Counting,

@@ -12,17 +12,16 @@ use quartier_model::CpuList;
 use super::compare::{Interrupted, Interrupts};
 use super::counting::{Counting, PhaseOption};
 use super::guest::GuestArgs;
-use super::one_run::{LastBytes, count_once};
+use super::one_run::{LastBytes, PRINTED_MAX, count_once};
 use super::progress;
 use crate::numbers::number;
 use crate::say;
 use crate::scale::measure::told;
 use crate::scale::metric::Metric;
+use crate::scale::programs::in_guests::InGuests;
+use crate::scale::programs::{METRIC, Program};
 use crate::scale::sweep::Swept;
 use crate::scale::{OrderOption, ReportArgs, counted, counts};
-
-/// Of what a command prints, this much of the end is looked through.
-const PRINTED_MAX: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,10 +31,14 @@ Examples:
       Work is what the program says it did; how long it takes to start, with one thread, does not count
   quartier lab scale --load 'redis-benchmark -q -t incr -n 5000' -- redis-server --save ''
       A server while it is loaded, on the CPUs that are counted; the load has all of them
+  quartier lab scale --program exim --kernel 6.12 --cpus-per-node 8 --cpus 4,8,16,32
+      One of the study's seven programs (`quartier scale --sanity` says which are here): prepared here, with less to do
+      than on a machine's CPUs, and brought into each guest's memory before anything is counted
   quartier lab scale --json before.json --html before.html -- ./job
   quartier scale diff before.json after.json
 
-Jobs should be small: a counted guest works some hundred times slower than a machine.
+Jobs should be small: a counted guest works some hundred times slower than a machine. The command finds how many CPUs
+it has in its affinity (nproc), in {cpus} and in $QUARTIER_CPUS.
 
 Exit status: 0 if there is a verdict, also that nothing is lost; 1 if the runs do not tell;
 2 if the sweep could not be done.";
@@ -62,24 +65,39 @@ pub struct Args {
     /// CMD is a server: once it listens, run this shell command line, count the server meanwhile, then stop it
     #[arg(long, value_name = "LINE")]
     load: Option<OsString>,
+    /// With --load: the server can be loaded once this shell command line succeeds [default: once it listens]
+    #[arg(long, value_name = "LINE", requires = "load")]
+    ready: Option<OsString>,
     /// What counts of a run: all of it, or from its second thread on, without its start
     #[arg(long, value_name = "PHASE", default_value = "whole")]
     phase: PhaseOption,
     /// What is modelled: `server`, `tsar`, or a file (docs/lab.md)
     #[arg(long, value_name = "NAME|FILE", default_value = "server")]
     geometry: String,
+    /// A program of the study's, from its Debian package, with its load if it is a server
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with_all = ["command", "metric", "load", "phase"])]
+    program: Option<Program>,
     #[command(flatten)]
     reporting: ReportArgs,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "program", value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// All that runs need.
+struct Prepared {
+    counting: Counting,
+    /// Of each run, but for its CPUs.
+    request: Request,
+    /// What guests are given, for as long as there are any.
+    _program: Option<InGuests>,
 }
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let reporting = self.reporting.open()?;
         match self.sweep() {
-            Ok(swept) => reporting.write(swept, &self.command),
+            Ok(swept) => reporting.write(swept, &self.named()),
             Err(error) => match error.downcast_ref::<Interrupted>() {
                 Some(interrupted) => {
                     say::sentence(&error.to_string());
@@ -92,11 +110,9 @@ impl Args {
 
     /// Every round visits every point once.
     fn sweep(&self) -> anyhow::Result<Swept> {
-        let metric = self.metric.as_deref().map_or(Ok(Metric::Job), Metric::count)?;
-        let (geometry, load) = (self.geometry.clone(), self.load.clone());
-        let counting = Counting::of_lines(geometry, load, self.phase, &self.guest)?;
+        let metric = self.metric()?;
         let sets = self.sets()?;
-        let request = self.guest.request(&self.command)?;
+        let Prepared { counting, request, _program } = self.prepare()?;
         let points = sets.iter().map(|cpus| Point {
             nr_cpus: cpus.len() as u32,
             cpus: cpus.to_string(),
@@ -126,6 +142,33 @@ impl Args {
             bail!("no run succeeded: {}", swept.complaints.join("; "));
         }
         Ok(swept)
+    }
+
+    /// What the report is of.
+    fn named(&self) -> Vec<OsString> {
+        self.program.map_or_else(|| self.command.clone(), |program| vec![program.word().into()])
+    }
+
+    fn metric(&self) -> anyhow::Result<Metric> {
+        let regex = self.program.map(|_| METRIC).or(self.metric.as_deref());
+        regex.map_or(Ok(Metric::Job), Metric::count)
+    }
+
+    /// A program of the study's last, as that takes seconds: what cannot be counted is refused before.
+    fn prepare(&self) -> anyhow::Result<Prepared> {
+        let counting =
+            |load| Counting::of_lines(self.geometry.clone(), load, self.phase, &self.guest);
+        let without = counting(self.load.clone())?.once_ready(self.ready.clone());
+        let Some(program) = self.program else {
+            let request = self.guest.request(&self.command)?;
+            return Ok(Prepared { counting: without, request, _program: None });
+        };
+        let mut request = self.guest.request(&["sh".into()])?;
+        progress(&format!("{} is prepared, and tried once", program.word()));
+        let program = InGuests::new(program)?;
+        (request.command, request.beside) = (program.command(), program.beside());
+        let counting = counting(program.load())?;
+        Ok(Prepared { counting, request, _program: Some(program) })
     }
 
     /// The CPUs of each point, ascending.
@@ -158,7 +201,8 @@ impl Args {
         metric: &Metric,
     ) -> anyhow::Result<Result<(Report, f64), String>> {
         let mut request = request.clone();
-        request.command = told(&self.command, cpus.len());
+        request.command = told(&request.command, cpus.len());
+        request.environment.push(("QUARTIER_CPUS".into(), cpus.len().to_string().into()));
         request.cpus = cpus.clone();
         let printed = LastBytes::new(PRINTED_MAX);
         let recording = count_once(counting, request, Box::new(printed.clone()), None)?;

@@ -1,8 +1,11 @@
 //! A run that was counted in a guest, as one of a study: its time is modelled, and charged to the lines of memory that CPUs
-//! took from each other, by who took them; what is left to instructions, to other stalls, and to CPUs without enough to do.
+//! took from each other, by who took them, and to who waited for memory, and for what; what is left to instructions, to other stalls,
+//! and to CPUs without enough to do.
 
-use quartier_count::{ContendedLine, Nature, Report, Taker};
-use quartier_decide::verdict::{Cost, Counted, Profile, Run, Sharing, Spent, Study};
+use std::collections::BTreeSet;
+
+use quartier_count::{CodePlace, ContendedLine, Nature, Report, StalledPlace};
+use quartier_decide::verdict::{Cost, Counted, Memory, Profile, Run, Sharing, Spent, Study};
 use quartier_memmodel::geometry::Geometry;
 use quartier_model::{Frame, KERNEL_MODULE, Recording};
 
@@ -21,9 +24,12 @@ pub fn add(study: &mut Study, at: usize, report: &Report, units: f64) {
             charged.line(line, &report.geometry);
         }
     }
-    let of_lines_s: f64 = charged.costs.iter().map(|cost| cost.ran_s).sum();
+    for place in report.stalls.iter().flat_map(|stalls| &stalls.most) {
+        charged.stalled(place, &report.geometry);
+    }
+    let of_places_s: f64 = charged.costs.iter().map(|cost| cost.ran_s).sum();
     charged.spent(Spent::Instructions, counted.instructions_s, 0.0);
-    charged.spent(Spent::Stalls, (counted.stalls_s - of_lines_s).max(0.0), 0.0);
+    charged.spent(Spent::Stalls, (counted.stalls_s - of_places_s).max(0.0), 0.0);
     charged.spent(Spent::Nothing, 0.0, idle_s);
     let profile = Profile { ran_s, idle_s, costs: charged.costs, ..Profile::default() };
     let profile = study.adopt(profile, &charged.names);
@@ -48,6 +54,7 @@ fn counted(report: &Report) -> Counted {
         nr_remote: report.program.commands.remote,
         nr_taken: report.lines.as_ref().map_or(0, |lines| lines.taken),
         busiest_percent: busiest_percent(report),
+        memories_busy_percent: memories_busy_percent(report),
     }
 }
 
@@ -58,22 +65,39 @@ fn seconds(cycles: f64, geometry: &Geometry) -> f64 {
 
 /// How busy that is which is busiest, a node's memory or a link: lines that went there, of those that could have.
 fn busiest_percent(report: &Report) -> f64 {
-    let (geometry, matrix) = (&report.geometry, &report.program.matrix);
-    let cycles = report.modelled.phase_cycles.max(1) as f64;
-    let busy = |nr_commands: u64, bytes_per_cycle: f64| {
-        let bytes = nr_commands as f64 * f64::from(geometry.line_bytes);
-        100.0 * bytes / (cycles * bytes_per_cycle.max(f64::MIN_POSITIVE))
-    };
+    let matrix = &report.program.matrix;
+    let per_cycle = report.geometry.cost.link_bytes_per_cycle;
     let links = matrix.iter().enumerate().flat_map(|(from, row)| {
         let others = row.iter().enumerate().filter(move |(to, _)| *to != from);
-        others.map(|(_, nr)| busy(*nr, geometry.cost.link_bytes_per_cycle))
+        others.map(|(_, nr)| busy_percent(report, *nr, per_cycle))
     });
-    // What each node's memory was asked for, at most: caches in front of it may have served some.
-    let asked = |to: usize| matrix.iter().filter_map(|row| row.get(to)).sum::<u64>();
-    let most = report.service.memory;
-    let memory = (0..matrix.len())
-        .map(|node| busy(asked(node).min(most), geometry.cost.memory_bytes_per_cycle));
-    links.chain(memory).fold(0.0, f64::max)
+    let memories = (0..matrix.len()).map(|node| memory_busy_percent(report, node));
+    links.chain(memories).fold(0.0, f64::max)
+}
+
+/// How busy the memories are of those nodes whose CPUs ran the program, in the mean.
+fn memories_busy_percent(report: &Report) -> Option<f64> {
+    let ran = report.modelled.cpus.iter().filter(|cpu| cpu.instructions > 0);
+    let nodes: BTreeSet<usize> = ran.map(|cpu| usize::from(cpu.node)).collect();
+    let busy: f64 = nodes.iter().map(|node| memory_busy_percent(report, *node)).sum();
+    (!nodes.is_empty()).then(|| busy / nodes.len() as f64)
+}
+
+/// What a node's memory was asked for, at most: caches in front of it may have served some.
+fn memory_busy_percent(report: &Report, node: usize) -> f64 {
+    let asked: u64 = report.program.matrix.iter().filter_map(|row| row.get(node)).sum();
+    busy_percent(
+        report,
+        asked.min(report.service.memory),
+        report.geometry.cost.memory_bytes_per_cycle,
+    )
+}
+
+/// Of all the time, for so many lines.
+fn busy_percent(report: &Report, nr_commands: u64, bytes_per_cycle: f64) -> f64 {
+    let cycles = report.modelled.phase_cycles.max(1) as f64;
+    let bytes = nr_commands as f64 * f64::from(report.geometry.line_bytes);
+    100.0 * bytes / (cycles * bytes_per_cycle.max(f64::MIN_POSITIVE))
 }
 
 /// Costs, with their names.
@@ -93,9 +117,22 @@ impl Charged {
             for taker in &word.takers {
                 let object = word.object.as_ref().map(|object| self.object(object));
                 let ran_s = seconds(taker.modelled_stall_cycles as f64, geometry);
-                let stack = vec![self.taker(taker)];
+                let stack = self.stack(&taker.callers, (&taker.function, &taker.module));
                 let sharing = Some(sharing);
                 self.costs.push(Cost { stack, object, sharing, ran_s, ..Cost::default() });
+            }
+        }
+    }
+
+    /// For near memory and for far.
+    fn stalled(&mut self, place: &StalledPlace, geometry: &Geometry) {
+        let stack = self.stack(&place.callers, (&place.function, &place.module));
+        let object = place.object.as_ref().map(|object| self.object(object));
+        for (memory, waited) in [(Memory::Near, place.near), (Memory::Far, place.far)] {
+            let ran_s = seconds(waited.modelled_stall_cycles as f64, geometry);
+            if waited.asked > 0 {
+                let (stack, memory) = (stack.clone(), Some(memory));
+                self.costs.push(Cost { stack, object, memory, ran_s, ..Cost::default() });
             }
         }
     }
@@ -105,10 +142,21 @@ impl Charged {
         self.costs.push(Cost { stack, spent: Some(spent), ran_s, idle_s, ..Cost::default() });
     }
 
-    fn taker(&mut self, taker: &Taker) -> u32 {
-        let module = taker.module.as_deref().unwrap_or(UNKNOWN);
+    /// From the outermost caller that is known to code that has a name, or its file's.
+    fn stack(
+        &mut self,
+        callers: &[CodePlace],
+        (function, module): (&Option<String>, &Option<String>),
+    ) -> Vec<u32> {
+        let mut stack: Vec<u32> = callers
+            .iter()
+            .rev()
+            .map(|caller| self.frame(&caller.function, &caller.module))
+            .collect();
+        let module = module.as_deref().unwrap_or(UNKNOWN);
         let unknown = if module == KERNEL_MODULE { "kernel" } else { UNKNOWN };
-        self.frame(taker.function.as_deref().unwrap_or(unknown), module)
+        stack.push(self.frame(function.as_deref().unwrap_or(unknown), module));
+        stack
     }
 
     fn frame(&mut self, function: &str, module: &str) -> u32 {
@@ -127,8 +175,8 @@ impl Charged {
 mod tests {
     use super::*;
     use quartier_count::{
-        CountMode, CpuTime, FORMAT, Lines, Machine, Mark, Moment, Phase, Recording as Counting,
-        Word,
+        CountMode, CpuTime, FORMAT, Lines, Machine, Mark, MemoryStalls, Moment, Phase,
+        Recording as Counting, Taker, Waited, Word,
     };
     use quartier_decide::verdict::Point;
     use quartier_memmodel::geometry::Preset;
@@ -151,6 +199,9 @@ mod tests {
             marks: vec![mark(Moment::Start), mark(Moment::End)],
             slices: Vec::new(),
             lines: None,
+            stalls: None,
+            parallel: None,
+            units: None,
             notes: Vec::new(),
         };
         Report::new(&recording, Phase::Whole).unwrap()
@@ -163,6 +214,7 @@ mod tests {
             access: Access::Atomic,
             taken: 9,
             modelled_stall_cycles,
+            callers: Vec::new(),
         }
     }
 
@@ -241,6 +293,48 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_memory_is_charged_for_what_is_near_and_what_is_far() {
+        let mut report = report();
+        let waited = |modelled_stall_cycles| Waited { asked: 9, modelled_stall_cycles };
+        let place = StalledPlace {
+            function: Some("sum".to_owned()),
+            module: Some("a".to_owned()),
+            object: Some("table".to_owned()),
+            callers: vec![CodePlace { function: "work".to_owned(), module: "a".to_owned() }],
+            near: waited(100_000),
+            far: waited(250_000),
+        };
+        let far_only = StalledPlace { function: None, near: Waited::default(), ..place.clone() };
+        let most = vec![place, far_only];
+        report.stalls = Some(MemoryStalls { asked: 30, modelled_stall_cycles: 600_000, most });
+        // One CPU waits all the time, so that there is enough to charge.
+        report.modelled.cpus[1].stall_cycles = 500_000;
+        let study = study(&report);
+        let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
+        let cycles = |cost: &Cost| {
+            (cost.ran_s * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
+        };
+        let of_memory: Vec<_> = costs
+            .iter()
+            .filter_map(|cost| {
+                let mut frames = study.stack(cost);
+                let function = frames.next_back().unwrap().function.as_str();
+                let memory = cost.memory?;
+                assert_eq!(frames.next_back().unwrap().function, "work");
+                Some((function, memory, cycles(cost)))
+            })
+            .collect();
+        let expected = [
+            ("sum", Memory::Near, 100_000),
+            ("sum", Memory::Far, 250_000),
+            (UNKNOWN, Memory::Far, 250_000),
+        ];
+        assert_eq!(of_memory, expected);
+        let left = costs.iter().find(|cost| cost.spent == Some(Spent::Stalls)).unwrap();
+        assert_eq!(cycles(left), 900_000 - 80_000 - 600_000);
+    }
+
+    #[test]
     fn what_is_busiest_is_a_link_or_a_nodes_memory() {
         let mut report = report();
         assert_eq!(busiest_percent(&report), 0.0);
@@ -255,5 +349,11 @@ mod tests {
         report.program.matrix = vec![vec![most, 0], vec![0, 0]];
         report.service.memory = most;
         assert!((busiest_percent(&report) - 80.0).abs() < 1.0);
+        // Of two nodes one has nothing to do.
+        assert!(memories_busy_percent(&report).is_some_and(|busy| (busy - 40.0).abs() < 1.0));
+        report.modelled.cpus[1].instructions = 0;
+        assert!(memories_busy_percent(&report).is_some_and(|busy| (busy - 80.0).abs() < 1.0));
+        report.modelled.cpus[0].instructions = 0;
+        assert_eq!(memories_busy_percent(&report), None, "nobody ran");
     }
 }

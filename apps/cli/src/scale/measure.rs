@@ -16,6 +16,7 @@ use quartier_model::{CpuList, Recording};
 use quartier_observe::Host;
 use quartier_observe::profile::{Profiler, Unprofiled};
 
+use super::allocations::Table;
 use super::guard::Guard;
 use super::metric::Metric;
 
@@ -36,6 +37,8 @@ pub struct Measured<'a> {
     pub metric: &'a Metric,
     /// `None`: not profiled.
     pub hertz: Option<u32>,
+    /// Where it notes what it allocates, if it is to.
+    pub table: Option<&'a Table<'a>>,
     pub guard: &'a Guard,
 }
 
@@ -66,7 +69,7 @@ impl Measured<'_> {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        let (mut command, printed) = self.command(self.command)?;
+        let (mut command, printed) = self.own_command()?;
         let before = usage()?;
         let began = Instant::now();
         let mut child = self.start_on(&mut command, self.cpus)?;
@@ -91,7 +94,11 @@ impl Measured<'_> {
 
     /// Of what this thread starts from now on; `None`: nothing is profiled.
     pub fn profiler(&self) -> Option<Result<Profiler, Unprofiled>> {
-        self.hertz.map(|hertz| Profiler::open(self.host, self.online, hertz))
+        let profiler = Profiler::open(self.host, self.online, self.hertz?);
+        Some(profiler.map(|profiler| match self.table {
+            Some(table) => profiler.naming_allocations(table.path()),
+            None => profiler,
+        }))
     }
 
     /// Starts what ends with us.
@@ -99,6 +106,15 @@ impl Measured<'_> {
         self.guard
             .start(command, |command| start_on(command, cpus))
             .map_err(|error| format!("could not be started: {error}"))
+    }
+
+    /// The command that is measured, and the file that it prints to.
+    pub fn own_command(&self) -> Result<(Command, File), String> {
+        let (mut command, printed) = self.command(self.command)?;
+        if let Some(table) = self.table {
+            table.preload_into(&mut command);
+        }
+        Ok((command, printed))
     }
 
     /// A command with its words filled in, and the file that it prints to.

@@ -1,12 +1,13 @@
 //! `quartier scale`.
 
+mod allocations;
 pub mod counted;
 mod diff;
 mod guard;
 mod html;
 pub mod measure;
 pub mod metric;
-mod programs;
+pub mod programs;
 pub mod report;
 mod serve;
 pub mod sweep;
@@ -15,6 +16,7 @@ mod text;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -28,11 +30,13 @@ use crate::numbers::number;
 use crate::output::Output;
 use crate::say;
 use crate::topo::source::{is_dash, print};
+use allocations::Allocations;
 use guard::Guard;
 use metric::Metric;
 use programs::sanity::{self, Tried};
 use programs::{Prepared, Program};
 use report::Report;
+use serve::Lasts;
 use sweep::{Load, Sweep, Swept};
 
 const EXAMPLES: &str = "\
@@ -46,6 +50,10 @@ Examples:
   quartier scale --rate '([0-9.]+) requests' --serve 'redis-server --port 7777' \\
       --load 'redis-benchmark -q -p 7777 -t get -n 200000'
       A server under load: it gets the CPUs that are counted, the load the others
+  quartier scale --warm-up 10 --run 30 --rate '([0-9.]+) requests' --serve ... --load ...
+      The load is repeated: for 10 s before anything is measured, and for 30 s then
+  quartier scale --allocations -- ./job --threads {cpus}
+      Memory that was allocated has a name too: that of the function that allocated it
   quartier scale --json report.json --html report.html -- make -j{cpus}
   quartier scale --sanity
       The study's seven programs, each once: which of them run here, and whether they do right
@@ -88,15 +96,26 @@ pub struct Args {
     /// The program is a server: started on the CPUs that are counted, loaded from the others, and ended
     #[arg(long, value_name = "CMD", requires = "load", conflicts_with = "command")]
     serve: Option<String>,
-    /// What loads the server: once to warm it up (or until it answers), and once to measure
+    /// What loads the server: once to warm it up (or until it answers), and once to measure; repeated by --warm-up and --run
     #[arg(long, value_name = "CMD", requires = "serve")]
     load: Option<String>,
+    /// Of a server: once it answers it is loaded for so long before anything is measured [default: not again]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["command", "sanity"], allow_negative_numbers = true,
+          value_parser = number(0..=86_400u32))]
+    warm_up: Option<u32>,
+    /// Of a server: the load is repeated for at least so long, and what it did is added up [default: one load]
+    #[arg(long = "run", value_name = "SECONDS", conflicts_with_all = ["command", "sanity"], allow_negative_numbers = true,
+          value_parser = number(0..=86_400u32))]
+    run_for: Option<u32>,
     /// Looks at running code each second on each CPU
     #[arg(long, value_name = "HERTZ", default_value = "499", allow_negative_numbers = true, value_parser = number(1..=10_000u32))]
     frequency: u32,
     /// Measure only, name nothing
     #[arg(long)]
     no_profile: bool,
+    /// Name memory that was allocated, by the function that did: a library in the program notes each call
+    #[arg(long, conflicts_with_all = ["no_profile", "sanity"])]
+    allocations: bool,
     /// A program of the study's, from its Debian package, with all that it needs on a port and in a folder of its own
     #[arg(long, value_name = "NAME", value_enum, conflicts_with_all = ["command", "serve", "metric", "rate"])]
     program: Option<Program>,
@@ -211,6 +230,15 @@ impl Args {
         if self.sanity {
             return reporting.write_sanity(&self.sanity()?);
         }
+        if let Some(program) = self.program
+            && !program.is_server()
+            && (self.warm_up.is_some() || self.run_for.is_some())
+        {
+            bail!(
+                "{} does a job and ends, and --warm-up and --run are for servers: leave them out",
+                program.word()
+            );
+        }
         let mut sweep = self.sweep()?;
         let Some(program) = self.program else {
             let guard = Guard::new(None).context("sh could not be started")?;
@@ -222,8 +250,13 @@ impl Args {
         if let Err(why) = prepared.try_once(sweep.largest()) {
             bail!("{} does not run as it should: {why}", program.word());
         }
-        sweep.measure_program(&prepared, &allowed()?)?;
+        sweep.measure_program(&prepared, &allowed()?, self.lasts())?;
         reporting.write(sweep.run(prepared.guard())?, &[program.word().into()])
+    }
+
+    fn lasts(&self) -> Lasts {
+        let seconds = |asked: Option<u32>| Duration::from_secs(asked.unwrap_or_default().into());
+        Lasts { warm_up: seconds(self.warm_up), run: seconds(self.run_for) }
     }
 
     /// Each once, on all CPUs that may be used.
@@ -266,7 +299,8 @@ impl Args {
             (None, None) => Metric::Job,
         };
         let load = self.load.as_deref().map(|load| serve::words("--load", load)).transpose()?;
-        let load = load.map(|command| Load { command, cpus: allowed });
+        let lasts = self.lasts();
+        let load = load.map(|command| Load { command, cpus: allowed, lasts });
         Ok(Sweep {
             host,
             online: machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.os_id.0).collect(),
@@ -277,6 +311,7 @@ impl Args {
             repeat: self.repeat,
             metric,
             hertz: (!self.no_profile).then_some(self.frequency),
+            allocations: self.allocations.then(Allocations::new).transpose()?,
             command: self.server()?,
             load,
         })

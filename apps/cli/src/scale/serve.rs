@@ -32,6 +32,16 @@ pub struct Served<'a> {
     pub server: Measured<'a>,
     pub load: &'a [OsString],
     pub load_cpus: &'a CpuList,
+    pub lasts: Lasts,
+}
+
+/// For how long a server is loaded, at least: a load that ends earlier is repeated.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lasts {
+    /// Before anything is measured. The load has to succeed once in any case.
+    pub warm_up: Duration,
+    /// While it is measured.
+    pub run: Duration,
 }
 
 /// A server that runs.
@@ -68,7 +78,7 @@ impl Served<'_> {
 
     fn serve(&self, tell: &Sender<Server>) -> Result<Recorded, String> {
         let profiler = self.server.profiler();
-        let (mut command, _printed) = self.server.command(self.server.command)?;
+        let (mut command, _printed) = self.server.own_command()?;
         let child = self.server.start_on(&mut command, self.server.cpus)?;
         let (running, ended): (_, Receiver<()>) = channel();
         tell.send(Server { child, running }).map_err(|_| "could not be followed".to_owned())?;
@@ -82,7 +92,7 @@ impl Served<'_> {
         })
     }
 
-    /// Warms up until the load succeeds, and measures it then.
+    /// Warms up until the load succeeds, and then for as long as is asked; measures after that.
     fn load(&self, server: &mut Server) -> Result<Loaded, String> {
         let began = Instant::now();
         loop {
@@ -102,6 +112,18 @@ impl Served<'_> {
                 ));
             }
         }
+        let ready = Instant::now();
+        while ready.elapsed() < self.lasts.warm_up {
+            self.again(server)?;
+        }
+        let (began, mut loaded) = (Instant::now(), self.again(server)?);
+        while began.elapsed() < self.lasts.run {
+            loaded.add(self.again(server)?);
+        }
+        Ok(loaded)
+    }
+
+    fn again(&self, server: &Server) -> Result<Loaded, String> {
         self.load_once(server).map_err(|why| format!("was ready, but then the load {why}"))
     }
 
@@ -144,6 +166,17 @@ struct Loaded {
 }
 
 impl Loaded {
+    /// Another one followed.
+    fn add(&mut self, next: Self) {
+        let busy = |of: &Self| of.busy_percent * of.wall_s;
+        let all_s = self.wall_s + next.wall_s;
+        self.busy_percent = (busy(self) + busy(&next)) / all_s.max(f64::MIN_POSITIVE);
+        self.units += next.units;
+        self.wall_s = all_s;
+        self.load_ns.1 = next.load_ns.1;
+        self.served = self.served.zip(next.served).map(|(served, next)| served.plus(next));
+    }
+
     fn outcome(self, recorded: Recorded) -> Outcome {
         let (recording, unprofiled) = match recorded {
             Recorded::Yes(recording) => (Some(recording), None),

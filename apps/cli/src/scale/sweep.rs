@@ -8,11 +8,12 @@ use quartier_decide::verdict::{Point, Study, fold};
 use quartier_model::CpuList;
 use quartier_observe::Host;
 
+use super::allocations::{Allocations, NOTHING_NOTED, Table};
 use super::guard::Guard;
 use super::measure::{Measured, Outcome};
 use super::metric::Metric;
 use super::programs::{METRIC, Prepared};
-use super::serve::{Served, load_cpus};
+use super::serve::{Lasts, Served, load_cpus};
 
 /// What to run, and where.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct Sweep {
     pub repeat: u32,
     pub metric: Metric,
     pub hertz: Option<u32>,
+    /// Memory that is allocated is named too.
+    pub allocations: Option<Allocations>,
     pub command: Vec<OsString>,
     /// The command is a server, under this load.
     pub load: Option<Load>,
@@ -35,6 +38,7 @@ pub struct Load {
     pub command: Vec<OsString>,
     /// Where it may run.
     pub cpus: CpuList,
+    pub lasts: Lasts,
 }
 
 /// What came of it.
@@ -49,7 +53,7 @@ impl Sweep {
     /// Every round visits every point once.
     pub fn run(&self, guard: &Guard) -> anyhow::Result<Swept> {
         let path = std::env::var_os("PATH");
-        Program::find(&self.command[0], path.as_deref())?;
+        let program = Program::find(&self.command[0], path.as_deref())?;
         if let Some(load) = &self.load {
             Program::find(&load.command[0], path.as_deref())?;
         }
@@ -73,10 +77,17 @@ impl Sweep {
                     .to_owned(),
             );
         }
+        let allocations = self.allocations(&program, &mut swept);
         for _ in 0..self.repeat {
             for (at, cpus) in self.sets.iter().enumerate() {
-                match self.measure(cpus, guard) {
-                    Ok(outcome) => swept.add(at, outcome),
+                let table = allocations.and_then(|allocations| swept.table(allocations));
+                match self.measure(cpus, table.as_ref(), guard) {
+                    Ok(outcome) => {
+                        if table.is_some_and(|table| !table.has_notes()) {
+                            swept.complain(NOTHING_NOTED.to_owned());
+                        }
+                        swept.add(at, outcome);
+                    }
                     Err(why) => {
                         let what = if self.load.is_some() { "server" } else { "command" };
                         swept.complain(format!("on {} CPUs the {what} {why}", cpus.len()));
@@ -92,21 +103,41 @@ impl Sweep {
 }
 
 impl Sweep {
+    /// Who notes what a program allocates, if that is asked for and something can be loaded into it.
+    fn allocations(&self, program: &Program, swept: &mut Swept) -> Option<&Allocations> {
+        let allocations = self.allocations.as_ref()?;
+        let Some(obstacle) = program.obstacle else { return Some(allocations) };
+        let program = program.path.display();
+        swept.complain(format!("memory that `{program}` allocates has no names: {obstacle}"));
+        None
+    }
+
     /// The most CPUs of a point.
     pub fn largest(&self) -> usize {
         self.sets.iter().map(CpuList::len).max().unwrap_or(1)
     }
 
     /// A program of the study's is what is measured; its load may run on these CPUs.
-    pub fn measure_program(&mut self, prepared: &Prepared, cpus: &CpuList) -> anyhow::Result<()> {
+    pub fn measure_program(
+        &mut self,
+        prepared: &Prepared,
+        cpus: &CpuList,
+        lasts: Lasts,
+    ) -> anyhow::Result<()> {
         self.metric = Metric::count(METRIC)?;
         let is_server = prepared.program.is_server();
         self.command = prepared.words(if is_server { "serve" } else { "job" });
-        self.load = is_server.then(|| Load { command: prepared.words("load"), cpus: cpus.clone() });
+        let command = prepared.words("load");
+        self.load = is_server.then(|| Load { command, cpus: cpus.clone(), lasts });
         Ok(())
     }
 
-    fn measure(&self, cpus: &CpuList, guard: &Guard) -> Result<Outcome, String> {
+    fn measure(
+        &self,
+        cpus: &CpuList,
+        table: Option<&Table<'_>>,
+        guard: &Guard,
+    ) -> Result<Outcome, String> {
         let measured = Measured {
             host: &self.host,
             online: &self.online,
@@ -114,11 +145,13 @@ impl Sweep {
             command: &self.command,
             metric: &self.metric,
             hertz: self.hertz,
+            table,
             guard,
         };
         let Some(load) = &self.load else { return measured.run() };
         let load_cpus = load_cpus(&load.cpus, cpus);
-        Served { server: measured, load: &load.command, load_cpus: &load_cpus }.run()
+        let (load, lasts) = (&load.command, load.lasts);
+        Served { server: measured, load, load_cpus: &load_cpus, lasts }.run()
     }
 }
 
@@ -148,6 +181,11 @@ impl Swept {
             run.profile = Some(self.study.adopt(profile, &recording));
         }
         self.study.points[at].runs.push(run);
+    }
+
+    /// A table for the next run, if one can be had.
+    fn table<'a>(&mut self, allocations: &'a Allocations) -> Option<Table<'a>> {
+        allocations.table().map_err(|why| self.complain(why)).ok()
     }
 
     /// Says something once.

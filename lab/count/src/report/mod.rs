@@ -15,6 +15,7 @@ pub use tally::{Asked, ClassCommands, Commands, KindCommands, KindCounts, PairCo
 use crate::lines::Lines;
 use crate::recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
 use crate::slices::Slice;
+use crate::stalls::MemoryStalls;
 
 /// Which part of a run a report is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,11 +69,35 @@ pub struct Report {
     pub moments: Vec<MomentAt>,
     /// The whole run over time.
     pub slices: Vec<Slice>,
-    /// Lines that CPUs took from each other in the whole run, if that was asked for.
+    /// Lines that CPUs took from each other in that part, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Lines>,
+    /// Where CPUs waited for memory in that part, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<MemoryStalls>,
+    /// Commands for each unit of work that was done; absent: nobody said how much that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_unit: Option<PerUnit>,
     /// What a reader has to know: one sentence each.
     pub notes: Vec<String>,
+}
+
+/// Of the phase, for each unit of work of the whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerUnit {
+    /// Units of work.
+    pub units: f64,
+    /// Instructions.
+    pub instructions: f64,
+    /// Commands that stayed on their node.
+    pub local: f64,
+    /// Commands that left it.
+    pub remote: f64,
+    /// Lines that CPUs took from each other; absent: not counted.
+    pub lines_taken: Option<f64>,
+    /// Modelled time of the phase on the CPU that has most of it, milliseconds; absent: nobody executed anything.
+    pub modelled_ms: Option<f64>,
 }
 
 /// When something happened.
@@ -156,11 +181,12 @@ impl Report {
         let counted = to.snapshot.since(&from.snapshot).ok_or(ReportError::Backwards)?;
         let instructions =
             to.instructions.checked_sub(from.instructions).ok_or(ReportError::Backwards)?;
+        let (lines, stalls) = places(recording, phase, &mut notes);
         let moments = recording
             .marks
             .iter()
             .map(|mark| MomentAt { at: mark.at, instructions: mark.instructions });
-        Ok(Self {
+        let mut report = Self {
             format: FORMAT,
             command: recording.command.clone(),
             phase,
@@ -177,9 +203,26 @@ impl Report {
             guest_seconds: seconds_between(from, to),
             moments: moments.collect(),
             slices: recording.slices.clone(),
-            lines: recording.lines.clone(),
+            lines,
+            stalls,
+            per_unit: None,
             notes,
             geometry: counted.geometry,
+        };
+        report.per_unit = recording.units.and_then(|units| report.for_each(units));
+        Ok(report)
+    }
+
+    /// `None`: none were done, or too many for a number.
+    fn for_each(&self, units: f64) -> Option<PerUnit> {
+        let each = |nr: u64| nr as f64 / units;
+        (units > 0.0 && units.is_finite()).then(|| PerUnit {
+            units,
+            instructions: each(self.instructions),
+            local: each(self.program.commands.local),
+            remote: each(self.program.commands.remote),
+            lines_taken: self.lines.as_ref().map(|lines| each(lines.taken)),
+            modelled_ms: self.modelled.phase_ms.map(|ms| ms / units),
         })
     }
 
@@ -210,6 +253,28 @@ fn mode(of_run: CountMode, counted: &Snapshot) -> CountMode {
     let of_phase = counted.q_standard_error(Owner::Program).filter(|_| counted.sets_one_in > 1);
     let error_percent = of_phase.map_or(error_percent, |error| (200.0 * error).min(100.0));
     CountMode::Sampled { one_in, error_percent }
+}
+
+/// What CPUs took and waited for in a phase.
+fn places(
+    recording: &Recording,
+    phase: Phase,
+    notes: &mut Vec<String>,
+) -> (Option<Lines>, Option<MemoryStalls>) {
+    match (phase, recording.parallel.clone()) {
+        (Phase::Whole | Phase::Load, _) => (recording.lines.clone(), recording.stalls.clone()),
+        (Phase::Parallel, Some(places)) => (Some(places.lines), Some(places.stalls)),
+        (Phase::Parallel, None) => {
+            if recording.lines.is_some() {
+                notes.push(
+                    "Which lines CPUs took from each other, and where they waited for memory, is not known of the parallel phase alone in \
+                     this recording: ask for the whole run, or count again."
+                        .to_owned(),
+                );
+            }
+            (None, None)
+        }
+    }
 }
 
 /// The marks between which a phase lies.

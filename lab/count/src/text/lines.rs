@@ -4,6 +4,7 @@ use super::table::Table;
 use super::{heading, paragraph};
 use crate::lines::{ContendedLine, Lines, Nature, Word};
 use crate::numbers::{count, percent};
+use crate::report::Phase;
 use crate::words::{clean, shortened};
 
 /// More stand in the JSON.
@@ -13,8 +14,9 @@ const TAKERS_LISTED: usize = 2;
 const CPUS_LISTED: usize = 4;
 const NAME_LETTERS: usize = 20;
 
-pub(super) fn lines(out: &mut String, lines: &Lines) {
-    heading(out, "Lines that CPUs take from each other", ", for the program, the whole run");
+pub(super) fn lines(out: &mut String, lines: &Lines, phase: Phase) {
+    let of = format!(", for the program, in the {}", phase.name());
+    heading(out, "Lines that CPUs take from each other", &of);
     if lines.most.is_empty() {
         return paragraph(
             out,
@@ -69,7 +71,7 @@ fn row(line: &ContendedLine, word: &Word, is_first: bool) -> Vec<String> {
 }
 
 /// What fits beside the other columns.
-fn short(name: &str) -> String {
+pub(super) fn short(name: &str) -> String {
     shortened(&clean(name), NAME_LETTERS)
 }
 
@@ -96,6 +98,7 @@ mod tests {
             access: Access::Atomic,
             taken: 50,
             modelled_stall_cycles: 0,
+            callers: Vec::new(),
         };
         Word {
             address,
@@ -135,7 +138,7 @@ mod tests {
             ],
         };
         let mut out = String::new();
-        lines(&mut out, &lines_found);
+        lines(&mut out, &lines_found, Phase::Whole);
         let told: Vec<_> =
             out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert!(
@@ -155,7 +158,7 @@ mod tests {
         let mut none = String::new();
         let nothing =
             Lines { taken: 3, taken_by_the_rest: 0, modelled_stall_cycles: 0, most: Vec::new() };
-        lines(&mut none, &nothing);
+        lines(&mut none, &nothing, Phase::Whole);
         assert!(none.contains("3 were taken, none often"), "{none}");
     }
 }

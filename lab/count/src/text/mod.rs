@@ -2,6 +2,7 @@
 
 mod compare;
 mod lines;
+mod stalls;
 mod table;
 
 use std::fmt::Write;
@@ -10,7 +11,7 @@ use anstyle::Style;
 use quartier_memmodel::{Class, Kind};
 
 use crate::numbers::{count, milliseconds, of, or_none, percent, share, significant};
-use crate::report::{Asked, ClassCommands, Report};
+use crate::report::{Asked, ClassCommands, PerUnit, Report};
 use crate::words;
 
 pub use compare::comparison;
@@ -32,6 +33,9 @@ const DIM: Style = Style::new().dimmed();
 pub fn report(report: &Report) -> String {
     let mut out = String::new();
     head(&mut out, report);
+    if let Some(each) = &report.per_unit {
+        per_unit(&mut out, each);
+    }
     if !report.program.is_empty() {
         kinds(&mut out, report);
         nodes(&mut out, report);
@@ -40,7 +44,10 @@ pub fn report(report: &Report) -> String {
     levels(&mut out, report);
     modelled(&mut out, report);
     if let Some(found) = &report.lines {
-        lines::lines(&mut out, found);
+        lines::lines(&mut out, found, report.phase);
+    }
+    if let Some(found) = &report.stalls {
+        stalls::stalls(&mut out, found, report.phase);
     }
     tail(&mut out, report);
     out
@@ -109,6 +116,24 @@ fn head(out: &mut String, report: &Report) {
         let text = format!("{busiest} Mean distance {} hops; {energy}.", significant(hops));
         paragraph(out, "", &text);
     }
+}
+
+fn per_unit(out: &mut String, each: &PerUnit) {
+    let number = significant;
+    let mut text = format!(
+        "For each of {} units of work: {} instructions, {} commands that leave their node and {} that stay",
+        number(each.units),
+        number(each.instructions),
+        number(each.remote),
+        number(each.local),
+    );
+    if let Some(taken) = each.lines_taken {
+        text += &format!(", {} lines taken from other CPUs", number(taken));
+    }
+    if let Some(ms) = each.modelled_ms {
+        text += &format!("; {} ms of modelled time", number(ms));
+    }
+    paragraph(out, "", &(text + "."));
 }
 
 fn kinds(out: &mut String, report: &Report) {

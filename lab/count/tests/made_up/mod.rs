@@ -217,6 +217,9 @@ impl MadeUp {
             marks,
             slices: self.slices(),
             lines: None,
+            stalls: None,
+            parallel: None,
+            units: None,
             notes: Vec::new(),
         }
     }

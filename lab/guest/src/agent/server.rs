@@ -1,4 +1,4 @@
-//! A server: started in the group that is counted, loaded as soon as it listens, stopped afterwards.
+//! A server: started in the group that is counted, loaded as soon as it can be, stopped afterwards.
 //!
 //! It is whatever lives in the group: a server may fork, and end its first process.
 
@@ -40,16 +40,20 @@ pub fn run(
 ) -> Result<Exit> {
     let mut server = Server::start(start, host)?;
     host.send(&Frame::Serving).doing("write to the host")?;
-    server.wait_until_it_listens(Duration::from_secs(load.listen_limit_s))?;
-    let command = vec![b"/bin/sh".to_vec(), b"-c".to_vec(), load.line.clone()];
-    let of_load = Start { command, name: b"sh".to_vec(), ..start.clone() };
-    let plan = Plan::new(of_load, Role::Load, facts);
+    server.wait_until_it_is_ready(start, load)?;
+    let plan = Plan::new(of_line(start, &load.line), Role::Load, facts);
     let exit = attend(plan, host, from_host, |ended| server.watch(ended))?;
     if exit != Exit::Status(0) && server.has_ended_within(DYING)? {
         return Err(server.lost("while it was loaded"));
     }
     server.stop()?;
     Ok(exit)
+}
+
+/// As the server is started, but a line for a shell.
+fn of_line(start: &Start, line: &[u8]) -> Start {
+    let command = vec![b"/bin/sh".to_vec(), b"-c".to_vec(), line.to_vec()];
+    Start { command, name: b"sh".to_vec(), ..start.clone() }
 }
 
 struct Server {
@@ -88,23 +92,52 @@ impl Server {
         Ok(Self { first, first_exit: None, is_lost: false, said, readers, ended, _plan: plan })
     }
 
-    fn wait_until_it_listens(&mut self, limit: Duration) -> Result<()> {
-        let end = Instant::now() + limit;
-        while !listens(&group::members()) {
+    fn wait_until_it_is_ready(&mut self, start: &Start, load: &Load) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(load.ready_limit_s);
+        let what = match load.ready {
+            Some(_) => "the line that asks whether the server is ready has not succeeded",
+            None => "the server listens at no TCP or Unix socket",
+        };
+        while !self.is_ready(start, load, end)? {
             if self.has_ended()? {
-                return Err(self.lost("before it listened"));
+                let is_asked = load.ready.is_some();
+                return Err(self.lost(if is_asked {
+                    "before it was ready"
+                } else {
+                    "before it listened"
+                }));
             }
             if Instant::now() > end {
                 return Err(Error::refused(format!(
-                    "the server listens at no TCP or Unix socket after {} s (--hang-timeout), so \
-                     nothing can load it; {}",
-                    limit.as_secs(),
+                    "{what} after {} s (--hang-timeout), so nothing can load it; {}",
+                    load.ready_limit_s,
                     self.last_words()
                 )));
             }
             thread::sleep(LOOK);
         }
         Ok(())
+    }
+
+    /// Whether it can be loaded: by the line that says so, or it listens.
+    fn is_ready(&mut self, start: &Start, load: &Load, end: Instant) -> Result<bool> {
+        let Some(line) = &load.ready else { return Ok(listens(&group::members())) };
+        let of_line = Start { terminal: None, ..of_line(start, line) };
+        let plan = Plan::new(of_line, Role::Load, None).write()?;
+        let mut command = plan.command();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let asked = Pid::from_child(&command.spawn().doing("ask whether the server is ready")?);
+        loop {
+            match reap(WaitOptions::NOHANG)? {
+                Some((process, exit)) if process == asked => return Ok(exit == Exit::Status(0)),
+                Some((process, exit)) => self.note(process, exit),
+                None if Instant::now() > end => {
+                    let _ = rustix::process::kill_process(asked, Signal::KILL);
+                    return Ok(false);
+                }
+                None => thread::sleep(LOOK),
+            }
+        }
     }
 
     /// Hears of a process that has ended while the load runs. A load that goes on without its server

@@ -25,8 +25,8 @@ pub fn of(request: &Request, command: &[OsString]) -> Result<BTreeSet<PathBuf>> 
     for path in program {
         add(request, Path::new(path), &mut found)?;
     }
-    let load = request.load.as_ref().map(|line| line.as_bytes()).unwrap_or_default();
-    let of_load = load.split(|byte| b" \t\n'\";|&()<>".contains(byte)).map(OsStr::from_bytes);
+    let lines = request.load.iter().chain(&request.ready).map(|line| line.as_bytes());
+    let of_load = lines.flat_map(words_of).map(OsStr::from_bytes);
     let shell = request.load.is_some().then_some(OsStr::new("/bin/sh"));
     let words = words.iter().chain(&request.beside).map(OsString::as_os_str);
     for word in words.chain(shell).chain(of_load) {
@@ -44,6 +44,11 @@ pub fn of(request: &Request, command: &[OsString]) -> Result<BTreeSet<PathBuf>> 
         add_all(request, &request.directory.join(path), &mut found)?;
     }
     Ok(found)
+}
+
+/// What may be words of a line for a shell.
+fn words_of(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| b" \t\n'\";|&()<>".contains(byte))
 }
 
 /// The file that a word names, by itself or as `--option=FILE`, or the program of that name.

@@ -69,6 +69,8 @@ pub struct Request {
     /// A line for a shell that uses the command, a server then, for a while. It starts when the server
     /// listens, and it is what the host talks to; the server is stopped after it.
     pub load: Option<OsString>,
+    /// A line for a shell that succeeds once the server can be loaded, for one that listens earlier than that.
+    pub ready: Option<OsString>,
     /// How many times as long what acts by the clock waits: the kernel's NUMA balancing, `khugepaged`.
     pub slow_clocks: u32,
     /// Files and folders that a repeatable run needs besides what the command's words name.
@@ -129,6 +131,7 @@ impl Request {
             beside: Vec::new(),
             slow_clocks: 1,
             load: None,
+            ready: None,
             files: Vec::new(),
             instrument: None,
             cpus: CpuList::default(),

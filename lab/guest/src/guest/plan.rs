@@ -72,10 +72,11 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         umask: umask.as_raw_mode(),
         beside: request.beside.iter().map(bytes).collect(),
         slow_clocks: request.slow_clocks,
-        load: request
-            .load
-            .as_ref()
-            .map(|line| Load { line: bytes(line), listen_limit_s: request.hang_limit.as_secs() }),
+        load: request.load.as_ref().map(|line| Load {
+            line: bytes(line),
+            ready: request.ready.as_ref().map(bytes),
+            ready_limit_s: request.hang_limit.as_secs(),
+        }),
         is_counted: request.instrument.is_some(),
         tells_spaces: request.instrument.as_ref().is_some_and(|of| of.tells_handovers),
         cpus: request.cpus.to_string(),

@@ -60,6 +60,9 @@ impl Cpu {
         }
         if let Some(target) = served.target {
             self.command(target, line, kind, class, moved);
+            if is_data {
+                self.asked = Some(target);
+            }
         }
         let cache = match served.source {
             Source::Owner(_) if self.system.geometry.last_level.side == Side::Home => None,

@@ -47,6 +47,8 @@ pub struct Cpu {
     recent_data: Recent,
     clock: Clock,
     handover: Option<Handover>,
+    /// The node that the last access of data asked for a line.
+    asked: Option<u16>,
 }
 
 /// A line that was another CPU's: it had written it since, or had a copy that a write makes void.
@@ -103,6 +105,7 @@ impl Cpu {
             recent_data: Recent::new(),
             clock: Clock::new(system),
             handover: None,
+            asked: None,
             system: Arc::clone(system),
         }
     }
@@ -168,6 +171,19 @@ impl Cpu {
     #[inline]
     pub fn take_handover(&mut self) -> Option<Handover> {
         self.handover.take()
+    }
+
+    /// The node that the last access of data asked for a line or for the right to write it, if it asked any, once: its caches did
+    /// not serve it, nor the last level on its own side, where there is one.
+    #[inline]
+    pub fn take_asked(&mut self) -> Option<u16> {
+        self.asked.take()
+    }
+
+    /// The node that it is on.
+    #[must_use]
+    pub fn node(&self) -> u16 {
+        self.node
     }
 
     /// The cycles that accesses of this CPU have stalled it for so far, counted or not, in thousandths. An

@@ -131,6 +131,9 @@ pub extern "C" fn on_fetch(said: c_uint, word: *mut c_void) {
         let mode = if vaddr >> 63 != 0 { Mode::Kernel } else { Mode::User };
         let Some(mut tables) = machine.tables(cpu) else { return };
         let (bytes, instructions) = (code.bytes(), code.nr_instructions());
+        if mode == Mode::User {
+            cpu.calls.at_user(vaddr);
+        }
         if machine.is_sampled() {
             catch_up(machine, said, cpu);
             set_page(machine, said, if code.is_on_one_page() { code.page() } else { NO_PAGE });
@@ -185,9 +188,21 @@ pub extern "C" fn on_sampled_data(said: c_uint, info: u32, vaddr: u64, word: *mu
 pub struct Site {
     pub code: Code,
     pub word: usize,
+    pub flow: Flow,
 }
 
-/// As [`on_data`], where it is asked which instructions take lines from other CPUs.
+/// What the access means for who called whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Nothing.
+    GoesOn,
+    /// Where a call comes back to is written there.
+    Calls,
+    /// Where a return goes is read there.
+    Returns,
+}
+
+/// As [`on_data`], where it is asked which instructions take lines from other CPUs, and which wait for memory.
 pub extern "C" fn on_traced_data(said: c_uint, info: u32, vaddr: u64, site: *mut c_void) {
     // SAFETY: the word that `on_access` gave, a site that is never freed.
     let site = unsafe { &*site.cast::<Site>() };
@@ -200,7 +215,12 @@ pub extern "C" fn on_traced_data(said: c_uint, info: u32, vaddr: u64, site: *mut
     with_cpu(said, |machine, cpu| {
         let index = machine.index(said as usize);
         let accessed = (vaddr, access(site.word));
-        machine.note_handover((index, cpu), &site.code, accessed, stalled);
+        machine.note_place((index, cpu), &site.code, accessed, stalled);
+        match site.flow {
+            Flow::GoesOn => {}
+            Flow::Calls => cpu.calls(&site.code, vaddr),
+            Flow::Returns => cpu.calls.returns(vaddr),
+        }
     });
 }
 

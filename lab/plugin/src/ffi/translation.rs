@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::callbacks::{self, ATOMIC, KERNEL, STORE, Site};
+use super::callbacks::{self, ATOMIC, Flow, KERNEL, STORE, Site};
 use super::declarations::{self as qemu, Block, Instruction};
 use super::install::machine;
 use crate::code::Code;
@@ -94,7 +94,7 @@ fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning
         Meaning::FlushPage(register) => {
             on_execution(instruction, callbacks::on_flush_page, usize::from(register));
         }
-        Meaning::Plain | Meaning::Atomic | Meaning::Start => {}
+        Meaning::Plain | Meaning::Atomic | Meaning::Call | Meaning::Return | Meaning::Start => {}
     }
     if let Some(facts) = machine.tasks.facts() {
         if vaddr == facts.switch_to {
@@ -108,10 +108,19 @@ fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning
     let mode = if vaddr >> 63 != 0 { KERNEL } else { 0 };
     if meaning == Meaning::Atomic {
         // QEMU tells of its read and of its write; it is one access.
-        return on_access(machine, instruction, qemu::ACCESS_WRITE, (place, mode | STORE | ATOMIC));
+        let site = Site { code: place, word: mode | STORE | ATOMIC, flow: Flow::GoesOn };
+        return on_access(machine, instruction, qemu::ACCESS_WRITE, site);
     }
-    on_access(machine, instruction, qemu::ACCESS_READ, (place, mode));
-    on_access(machine, instruction, qemu::ACCESS_WRITE, (place, mode | STORE));
+    // A call through memory reads where it goes as well.
+    let [reads, writes] = match meaning {
+        Meaning::Call => [Flow::GoesOn, Flow::Calls],
+        Meaning::Return => [Flow::Returns, Flow::GoesOn],
+        _ => [Flow::GoesOn; 2],
+    };
+    let site = Site { code: place, word: mode, flow: reads };
+    on_access(machine, instruction, qemu::ACCESS_READ, site);
+    let site = Site { code: place, word: mode | STORE, flow: writes };
+    on_access(machine, instruction, qemu::ACCESS_WRITE, site);
 }
 
 fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word: usize) {
@@ -120,20 +129,15 @@ fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word
     unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, registers, word) };
 }
 
-fn on_access(
-    machine: &Machine,
-    instruction: *mut Instruction,
-    accesses: i32,
-    (code, word): (Code, usize),
-) {
+fn on_access(machine: &Machine, instruction: *mut Instruction, accesses: i32, site: Site) {
     let is_traced = machine.arguments.tells_handovers;
     let (callback, word): (qemu::OnAccess, *mut c_void) = if is_traced {
         // As for blocks: QEMU does not say when it no longer calls back.
-        (callbacks::on_traced_data, Box::into_raw(Box::new(Site { code, word })).cast())
+        (callbacks::on_traced_data, Box::into_raw(Box::new(site)).cast())
     } else if machine.is_sampled() {
-        (callbacks::on_sampled_data, word as *mut c_void)
+        (callbacks::on_sampled_data, site.word as *mut c_void)
     } else {
-        (callbacks::on_data, word as *mut c_void)
+        (callbacks::on_data, site.word as *mut c_void)
     };
     let registers = qemu::REGISTERS_NONE;
     // SAFETY: as for `on_execution`.

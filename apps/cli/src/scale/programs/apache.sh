@@ -1,4 +1,7 @@
 # Apache: one file of 300 bytes, and a new connection for each request, as in the study. Threads and processes as Debian has them.
+size REQUESTS 10000 100
+size CONCURRENT 32 2
+
 prepare() {
     need apache2 apache2-bin
     need ab apache2-utils
@@ -29,10 +32,9 @@ serve() {
 }
 
 load() {
-    each=10000
     processes=$(nproc)
     for at in $(seq "$processes"); do
-        ab -q -n "$each" -c 32 "http://$HOST:$PORT/file" >"$PLACE/said.$at" 2>&1 &
+        ab -q -n "$REQUESTS" -c "$CONCURRENT" "http://$HOST:$PORT/file" >"$PLACE/said.$at" 2>&1 &
     done
     wait
     for at in $(seq "$processes"); do

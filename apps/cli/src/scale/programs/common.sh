@@ -4,7 +4,8 @@
 #   load      loads it, and prints `work N`; fails as long as it does not answer
 #   job       instead of the two: does a fixed job on $QUARTIER_CPUS CPUs, and prints `work N`
 #   check     looks whether what it answers, or has done, is right
-# What cannot be is one sentence on standard error, and status 3.
+# What cannot be is one sentence on standard error, and status 3. Before this are $PLACE, $PORT, whether all this is for guests of
+# the lab ($IN_GUEST, or nothing), and the words by which root becomes nobody ($BECOME, or nothing for anybody else).
 set -eu
 export LC_ALL=C
 HOST=127.0.0.1
@@ -21,18 +22,17 @@ need() {
 }
 
 # Some refuse to be root, and nothing here needs it.
-if [ "$(id -u)" = 0 ]; then
-    owner=nobody
-    need setpriv util-linux
-    as_owner() { setpriv --reuid=nobody --regid=nogroup --clear-groups --inh-caps=-all "$@"; }
-    become() { exec setpriv --reuid=nobody --regid=nogroup --clear-groups --inh-caps=-all "$@"; }
-    hand_over() { chown -R nobody:nogroup "$PLACE"; }
-else
-    owner=$(id -un)
-    as_owner() { "$@"; }
-    become() { exec "$@"; }
-    hand_over() { :; }
-fi
+[ -z "$BECOME" ] || need setpriv util-linux
+# shellcheck disable=SC2086 # Words; none are none.
+as_owner() { $BECOME "$@"; }
+# shellcheck disable=SC2086
+become() { exec $BECOME "$@"; }
+hand_over() { [ -z "$BECOME" ] || chown -R nobody:nogroup "$PLACE"; }
+
+# size NAME HERE THERE: how much of something there is: on a machine's CPUs, and in a guest, which is some hundred times slower.
+size() {
+    if [ -n "$IN_GUEST" ]; then eval "$1=\$3"; else eval "$1=\$2"; fi
+}
 
 # quietly COMMAND...: what it says is said only if it fails, and of that the end.
 quietly() {

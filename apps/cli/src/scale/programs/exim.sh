@@ -1,12 +1,19 @@
 # Exim: a mail server that has a process for each connection and for each message that it delivers. Twenty bytes to a user of its own,
 # ten such messages on each connection, as in the study, whose limits were the kernel's: mounts, directories, processes.
+size SENDERS 4 1
+size CONNECTIONS 10 1
+size MESSAGES 10 3
+# It is looked so often whether all are delivered.
+size PAUSE_S 0.05 1
+size WITHIN_S 30 600
+
 prepare() {
     need exim4 exim4-daemon-light
     need python3 python3
     mkdir -p "$PLACE/spool" "$PLACE/mail" "$PLACE/log"
     for user in $(seq 0 99); do echo "user$user: user$user"; done >"$PLACE/users"
     cat >"$PLACE/exim.conf" <<END
-exim_user = $owner
+exim_user = $(as_owner id -un)
 exim_group = $(as_owner id -gn)
 primary_hostname = localhost
 spool_directory = $PLACE/spool
@@ -40,7 +47,7 @@ END
 import os, socket, sys
 
 host = sys.argv[1]
-port, processes, connections = (int(word) for word in sys.argv[2:5])
+port, processes, connections, messages = (int(word) for word in sys.argv[2:6])
 
 
 def send(sender):
@@ -57,7 +64,7 @@ def send(sender):
 
             say(b"", b"220")
             say(b"EHLO localhost\r\n", b"250")
-            for message in range(10):
+            for message in range(messages):
                 user = b"user%d" % ((sender * connections + at) % 100)
                 say(b"MAIL FROM:<quartier@localhost>\r\n", b"250")
                 say(b"RCPT TO:<%s@localhost>\r\n" % user, b"250")
@@ -89,20 +96,20 @@ delivered() {
 
 load() {
     before=$(delivered)
-    processes=$((4 * $(nproc)))
-    python3 "$PLACE/send.py" "$HOST" "$PORT" "$processes" 10
+    processes=$((SENDERS * $(nproc)))
+    python3 "$PLACE/send.py" "$HOST" "$PORT" "$processes" "$CONNECTIONS" "$MESSAGES"
     # What is accepted is delivered afterwards.
-    wanted=$((before + processes * 100))
+    wanted=$((before + processes * CONNECTIONS * MESSAGES))
     for turn in $(seq 600); do
         [ "$(delivered)" -lt "$wanted" ] || break
-        [ "$turn" -lt 600 ] || refuse "of $((wanted - before)) messages some were not delivered within 30 s"
-        sleep 0.05
+        [ "$turn" -lt 600 ] || refuse "of $((wanted - before)) messages some were not delivered within $WITHIN_S s"
+        sleep "$PAUSE_S"
     done
     echo "work $((wanted - before))"
 }
 
 check() {
-    python3 "$PLACE/send.py" "$HOST" "$PORT" 1 1
+    python3 "$PLACE/send.py" "$HOST" "$PORT" 1 1 "$MESSAGES"
     sleep 1
     expect "twenty bytes" cat "$PLACE/mail/user0"
 }

@@ -1,6 +1,7 @@
 # Parallel make: C files of which each is compiled by itself, and one program that is linked of them all at the end. Twice as many jobs as
 # CPUs, as in the study (which built a kernel; its limits were the serial parts, and who comes last).
-NR_FILES=120
+size NR_FILES 120 64
+size NR_FUNCTIONS 12 2
 
 prepare() {
     need make make
@@ -11,7 +12,7 @@ prepare() {
             echo "#include <stdio.h>"
             echo "#include <stdlib.h>"
             echo "#include <string.h>"
-            for function in $(seq 12); do
+            for function in $(seq "$NR_FUNCTIONS"); do
                 echo "static long f$function(const char *text, long seed) {"
                 echo "    long sum = seed * $function;"
                 echo "    for (size_t at = 0; at < strlen(text); at++) {"
@@ -27,7 +28,7 @@ prepare() {
             echo "long file$file(long seed) {"
             echo "    char text[64];"
             echo "    snprintf(text, sizeof text, \"%ld\", seed);"
-            echo "    return f1(text, seed)$(for function in $(seq 2 12); do printf ' ^ f%d(text, seed)' "$function"; done);"
+            echo "    return f1(text, seed)$(for function in $(seq 2 "$NR_FUNCTIONS"); do printf ' ^ f%d(text, seed)' "$function"; done);"
             echo "}"
         } >"$PLACE/source/file$file.c"
     done
@@ -55,7 +56,9 @@ END
 
 job() {
     cd "$PLACE/source"
-    as_owner make --silent clean
+    # Only what a run before has left.
+    set -- *.o
+    [ ! -e "$1" ] || as_owner make --silent clean
     as_owner make --silent --jobs=$((2 * QUARTIER_CPUS)) all
     echo "work $NR_FILES"
 }

@@ -1,6 +1,7 @@
 # A file indexer (the study's was Psearchy's pedsort): texts are shared out among processes, one for each CPU, of which each makes an index of
 # its own; at the end these become one.
 NR_PARTS=64
+size KIB 40 4
 
 prepare() {
     need omindex xapian-omega
@@ -9,13 +10,13 @@ prepare() {
     words >"$PLACE/words"
     for part in $(seq "$NR_PARTS"); do
         mkdir "$PLACE/text/$part"
-        text 40 "$part" <"$PLACE/words" | split --lines=40 --additional-suffix=.txt - "$PLACE/text/$part/"
+        text "$KIB" "$part" <"$PLACE/words" | split --lines=40 --additional-suffix=.txt - "$PLACE/text/$part/"
     done
     hand_over
 }
 
 job() {
-    rm -rf "$PLACE/index"
+    [ ! -e "$PLACE/index" ] || rm -rf "$PLACE/index"
     as_owner mkdir "$PLACE/index"
     seq "$NR_PARTS" | quietly as_owner xargs -P "$QUARTIER_CPUS" -I '{}' \
         omindex --db "$PLACE/index/{}" --url "/{}" --no-delete "$PLACE/text/{}"

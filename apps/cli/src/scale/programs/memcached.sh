@@ -1,5 +1,9 @@
 # memcached: one server, a thread for each CPU; small values, nine of ten requests are gets. (The study ran one server for
 # each core, and left what a shared table costs out.)
+size CONNECTIONS 16 2
+size REQUESTS 100000 20000
+size WINDOW 10k 1k
+
 prepare() {
     need memcached memcached
     need memcaslap libmemcached-tools
@@ -22,8 +26,8 @@ serve() {
 
 load() {
     threads=$(nproc)
-    quietly memcaslap --servers="$HOST:$PORT" --threads="$threads" --concurrency=$((threads * 16)) --execute_number=100000 \
-        --cfg_cmd="$PLACE/requests"
+    quietly memcaslap --servers="$HOST:$PORT" --threads="$threads" --concurrency=$((threads * CONNECTIONS)) \
+        --execute_number="$REQUESTS" --win_size="$WINDOW" --cfg_cmd="$PLACE/requests"
     sed -n 's/.* Ops: \([0-9]*\) TPS: .*/work \1/p' "$PLACE/said"
 }
 

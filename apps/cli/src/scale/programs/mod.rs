@@ -1,12 +1,13 @@
 //! The programs of the study, ready to run: those that Debian has, each below a folder of its own and on a port of its own, by any
 //! user. What is done with each is a script of functions (`common.sh` says which).
 
+pub mod in_guests;
 mod place;
 pub mod sanity;
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::{fs, io};
 
@@ -16,6 +17,10 @@ use place::Place;
 use super::guard::Guard;
 
 const COMMON: &str = include_str!("common.sh");
+/// Behind all functions: the one that is asked for.
+const DO_IT: &str = "\n\"$1\"\n";
+/// Root becomes nobody by these words.
+const BECOME_NOBODY: &str = "setpriv --reuid=nobody --regid=nogroup --clear-groups --inh-caps=-all";
 /// What scripts print of the work that was done.
 pub const METRIC: &str = r"(?m)^work ([0-9]+)$";
 
@@ -84,18 +89,19 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// For this machine's CPUs.
+    ///
     /// # Errors
     /// One sentence: what is missing, with the remedy.
     pub fn new(program: Program) -> anyhow::Result<Self> {
+        Self::of_size(program, Size::Machine)
+    }
+
+    fn of_size(program: Program, size: Size) -> anyhow::Result<Self> {
         let place = Place::new()?;
         let script = place.path().join("program.sh");
-        let folder = place
-            .path()
-            .to_str()
-            .context("the folder for temporary files has a name that no shell can be told")?;
-        let head = format!("PLACE={}\nPORT={}\n", shlex::try_quote(folder)?, free_port()?);
-        fs::write(&script, [&head, COMMON, program.script(), "\n\"$1\"\n"].concat())
-            .with_context(|| format!("cannot write {}", script.display()))?;
+        let head = head(place.path(), &[("PORT", free_port()?.to_string()), size.told()])?;
+        write(&script, &[&head, COMMON, program.script(), DO_IT])?;
         let prepared = Self { program, script, place };
         if let Err(why) = prepared.does("prepare", 1) {
             bail!("{} cannot be run: {why}", program.word());
@@ -109,20 +115,18 @@ impl Prepared {
     }
 
     fn command(&self, action: &str, nr_cpus: usize) -> Command {
-        let mut command = Command::new("sh");
-        command
-            .arg(&self.script)
-            .arg(action)
-            .env("QUARTIER_CPUS", nr_cpus.to_string())
-            .stdin(Stdio::null());
-        command
+        command(&self.script, action, nr_cpus)
     }
 
     /// Does one of the things, and gives what it printed; the error is what it complained of last.
     fn does(&self, action: &str, nr_cpus: usize) -> Result<String, String> {
-        let Output { status, stdout, stderr } = self
-            .ran(self.command(action, nr_cpus))
-            .map_err(|error| format!("sh could not be run: {error}"))?;
+        self.printed_by(self.command(action, nr_cpus), action)
+    }
+
+    /// The same of any script's.
+    fn printed_by(&self, command: Command, action: &str) -> Result<String, String> {
+        let Output { status, stdout, stderr } =
+            self.ran(command).map_err(|error| format!("sh could not be run: {error}"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if status.success() {
             return Ok(text(&stdout));
@@ -150,9 +154,119 @@ impl Prepared {
     }
 }
 
+/// How much of everything there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    Machine,
+    /// Of the lab, where all that is done is counted.
+    Guest,
+}
+
+impl Size {
+    /// As scripts are told.
+    fn told(self) -> (&'static str, String) {
+        let word = match self {
+            Self::Machine => "",
+            Self::Guest => "1",
+        };
+        ("IN_GUEST", word.to_owned())
+    }
+}
+
+/// A script that does one of the things that it knows.
+fn command(script: &Path, action: &str, nr_cpus: usize) -> Command {
+    let mut command = Command::new("sh");
+    command.arg(script).arg(action).env("QUARTIER_CPUS", nr_cpus.to_string()).stdin(Stdio::null());
+    command
+}
+
+/// What a script finds: its program's folder, by what words root becomes somebody else unless it did, and this.
+fn head(place: &Path, more: &[(&str, String)]) -> anyhow::Result<String> {
+    let become_words = if rustix::process::geteuid().is_root() { BECOME_NOBODY } else { "" };
+    let mut head = format!(
+        "PLACE={}\nBECOME=\"${{QUARTIER_BECOME-{become_words}}}\"\n",
+        quoted(text(place)?)?
+    );
+    for (name, value) in more {
+        head += &format!("{name}={}\n", quoted(value)?);
+    }
+    Ok(head)
+}
+
+fn text(path: &Path) -> anyhow::Result<&str> {
+    path.to_str().context("the folder for temporary files has a name that no shell can be told")
+}
+
+/// As a shell reads it as one word.
+fn quoted(word: &str) -> anyhow::Result<String> {
+    Ok(shlex::try_quote(word)?.into_owned())
+}
+
+fn write(script: &Path, parts: &[&str]) -> anyhow::Result<()> {
+    fs::write(script, parts.concat()).with_context(|| format!("cannot write {}", script.display()))
+}
+
 /// One that nobody has now.
 fn free_port() -> anyhow::Result<u16> {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port of 127.0.0.1 can be had")?;
     Ok(listener.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    /// What a shell makes of a program's script, without doing anything of it.
+    fn read_by_sh(program: Program, size: Size, options: &[&str], end: &str) -> Output {
+        let place = Path::new("/a place");
+        let head = head(place, &[("PORT", "7".to_owned()), size.told()]).unwrap();
+        let script = [head.as_str(), COMMON, program.script(), end].concat();
+        Command::new("sh").args(options).args(["-c", &script]).output().unwrap()
+    }
+
+    #[test]
+    fn scripts_are_read_without_a_complaint() {
+        for program in Program::value_variants() {
+            for size in [Size::Machine, Size::Guest] {
+                let output = read_by_sh(*program, size, &["-n"], DO_IT);
+                assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_less_to_do_in_a_guest() {
+        for (program, name, on_machine, in_guest) in [
+            (Program::Exim, "CONNECTIONS", "10", "1"),
+            (Program::Memcached, "REQUESTS", "100000", "20000"),
+            (Program::Apache, "REQUESTS", "10000", "100"),
+            (Program::Postgresql, "SCALE", "10", "1"),
+            (Program::Gmake, "NR_FILES", "120", "64"),
+            (Program::Indexer, "KIB", "40", "4"),
+            (Program::Mapreduce, "KIB", "600", "128"),
+        ] {
+            for (size, expected) in [(Size::Machine, on_machine), (Size::Guest, in_guest)] {
+                let output = read_by_sh(program, size, &[], &format!("\necho \"${name}\"\n"));
+                let said = String::from_utf8_lossy(&output.stdout);
+                assert_eq!(said.trim(), expected, "{program:?}: {output:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_has_become_another_becomes_nobody_else() {
+        let end = "\nprintf '%s\n' \"$PLACE\" \"$BECOME\"\n";
+        let script = head(Path::new("/it's a place"), &[]).unwrap() + end;
+        let printed = |become_words: Option<&str>| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).env_remove("QUARTIER_BECOME");
+            command.envs(become_words.map(|words| ("QUARTIER_BECOME", words)));
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let words = if rustix::process::geteuid().is_root() { BECOME_NOBODY } else { "" };
+        assert_eq!(printed(None), format!("/it's a place\n{words}\n"));
+        assert_eq!(printed(Some("")), "/it's a place\n\n");
+    }
 }

@@ -13,6 +13,9 @@ use crate::scale::random_seed;
 const IN_MEMORY: &str = "/dev/shm";
 /// What the largest needs, with room to spare.
 const ROOM_BYTES: u64 = 1 << 30;
+/// What guests have of their own, and a folder for what is temporary that is in none of these.
+const OF_GUESTS: [&str; 3] = ["/dev", "/proc", "/sys"];
+const ON_DISK: &str = "/var/tmp";
 
 /// The folder, and who removes it.
 #[derive(Debug)]
@@ -25,7 +28,19 @@ impl Place {
     /// # Errors
     /// One sentence, with the remedy.
     pub fn new() -> anyhow::Result<Self> {
-        let path = folder().join(format!("quartier-{:016x}", random_seed()?));
+        Self::below(&folder())
+    }
+
+    /// One that guests of the lab see at the same path.
+    ///
+    /// # Errors
+    /// One sentence, with the remedy.
+    pub fn for_guests() -> anyhow::Result<Self> {
+        Self::below(&seen_by_guests(std::env::temp_dir()))
+    }
+
+    fn below(folder: &Path) -> anyhow::Result<Self> {
+        let path = folder.join(format!("quartier-{:016x}", random_seed()?));
         let guard = Guard::new(Some(&path)).context("sh could not be started")?;
         if let Err(error) = DirBuilder::new().mode(0o700).create(&path) {
             // What has this name may be somebody's.
@@ -64,16 +79,33 @@ fn folder() -> PathBuf {
     std::env::temp_dir()
 }
 
+/// The folder for what is temporary, or another where guests do not see that.
+fn seen_by_guests(temporary: PathBuf) -> PathBuf {
+    let whole = temporary.canonicalize().unwrap_or(temporary);
+    let is_hidden = OF_GUESTS.iter().any(|own| whole.starts_with(own));
+    if is_hidden { ON_DISK.into() } else { whole }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_folder_goes_with_whoever_had_it() {
-        let place = Place::new().unwrap();
-        let folder = place.path().to_owned();
-        std::fs::create_dir(folder.join("within")).unwrap();
-        drop(place);
-        assert!(!folder.exists());
+        for place in [Place::new(), Place::for_guests()] {
+            let place = place.unwrap();
+            let folder = place.path().to_owned();
+            std::fs::create_dir(folder.join("within")).unwrap();
+            drop(place);
+            assert!(!folder.exists());
+        }
+    }
+
+    #[test]
+    fn guests_see_no_folder_of_what_is_their_own() {
+        assert_eq!(seen_by_guests("/dev".into()), Path::new("/var/tmp"));
+        assert_eq!(seen_by_guests("/".into()), Path::new("/"));
+        let relative = seen_by_guests(".".into());
+        assert!(relative.is_absolute(), "{}", relative.display());
     }
 }

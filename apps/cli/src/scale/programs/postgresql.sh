@@ -1,5 +1,10 @@
 # PostgreSQL: a table in memory, and one row by its key for each query. (The study had ten million rows; here is one, so that a run
-# does not last for its preparation.)
+# does not last for its preparation; in a guest, a tenth of that.)
+size SCALE 10 1
+size BUFFERS 256MB 64MB
+size CLIENTS 8 1
+size TRANSACTIONS 2000 300
+
 for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
 
 prepare() {
@@ -13,12 +18,12 @@ listen_addresses = '$HOST'
 port = $PORT
 unix_socket_directories = '$PLACE'
 max_connections = 600
-shared_buffers = 256MB
+shared_buffers = $BUFFERS
 fsync = off
 autovacuum = off
 END
     as_owner pg_ctl --silent --wait --pgdata="$PLACE/data" --log="$PLACE/log" start </dev/null
-    as_owner pgbench --initialize --quiet --scale=10 --host="$PLACE" --port="$PORT" --username=quartier postgres >"$PLACE/said" 2>&1 ||
+    as_owner pgbench --initialize --quiet --scale="$SCALE" --host="$PLACE" --port="$PORT" --username=quartier postgres >"$PLACE/said" 2>&1 ||
         refuse "the table could not be filled: $(tail -n 1 "$PLACE/said")"
     as_owner pg_ctl --silent --wait --pgdata="$PLACE/data" stop </dev/null
 }
@@ -29,12 +34,14 @@ serve() {
 
 load() {
     threads=$(nproc)
-    quietly pgbench --select-only --no-vacuum --protocol=prepared --jobs="$threads" --client=$((threads * 8)) --transactions=2000 \
-        --host="$PLACE" --port="$PORT" --username=quartier postgres
+    # In a guest the load begins when the server listens, which is before it answers.
+    [ -z "$IN_GUEST" ] || until pg_isready --quiet --host="$PLACE" --port="$PORT"; do sleep 0.1; done
+    quietly pgbench --select-only --no-vacuum --protocol=prepared --jobs="$threads" --client=$((threads * CLIENTS)) \
+        --transactions="$TRANSACTIONS" --host="$PLACE" --port="$PORT" --username=quartier postgres
     sed -n 's/^number of transactions actually processed: \([0-9]*\).*/work \1/p' "$PLACE/said"
 }
 
 check() {
-    expect 1000000 psql --host="$PLACE" --port="$PORT" --username=quartier --no-align --tuples-only \
+    expect "$((SCALE * 100000))" psql --host="$PLACE" --port="$PORT" --username=quartier --no-align --tuples-only \
         --command "select count(*) from pgbench_accounts" postgres
 }

@@ -250,11 +250,15 @@ fn a_reader_sees_one_tree_or_the_other() {
     let newest = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut newest = 0;
-            while !is_over.load(Ordering::Relaxed) {
+            // Once more after all has come into step: until then a busy machine may not have let it look.
+            for is_last in std::iter::repeat_with(|| is_over.load(Ordering::Relaxed)) {
                 let tree = root.canonicalize().unwrap();
                 let [a, b] = ["a", "b"].map(|name| fs::read_to_string(tree.join(name)).unwrap());
                 assert_eq!(a, b);
                 newest = newest.max(a.parse::<u32>().unwrap());
+                if is_last {
+                    break;
+                }
             }
             newest
         });

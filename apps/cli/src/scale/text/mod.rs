@@ -1,5 +1,7 @@
 //! The report on a terminal.
 
+mod off_cpus;
+
 use std::fmt::Write;
 
 use quartier_decide::verdict::{Counted, Culprit, Point, Run, Scalability, Spread};
@@ -17,6 +19,7 @@ pub fn print(report: &Report) -> String {
     }
     text.push('\n');
     table(&mut text, report);
+    off_cpus::table(&mut text, report);
     for culprit in &report.verdict.culprits {
         self::culprit(&mut text, culprit);
     }
@@ -51,13 +54,7 @@ fn table(text: &mut String, report: &Report) {
     let columns = if is_counted { COLUMNS_COUNTED } else { COLUMNS };
     let mut rows: Vec<Vec<String>> = vec![columns.map(str::to_owned).to_vec()];
     rows.extend(report.study.points.iter().map(if is_counted { row_counted } else { row }));
-    let widths: Vec<_> = (0..columns.len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
-        .collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
-    }
+    aligned(text, &rows);
     let unit = &report.study.unit;
     let _ = match is_counted {
         false => writeln!(
@@ -71,6 +68,20 @@ fn table(text: &mut String, report: &Report) {
              that is most used"
         ),
     };
+}
+
+/// Rows of as many cells each, each column as wide as its widest.
+fn aligned(text: &mut String, rows: &[Vec<String>]) {
+    let nr_columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<_> = (0..nr_columns).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
 }
 
 /// How many CPUs, of how many runs, how fast, and within what.

@@ -1,0 +1,41 @@
+//! `quartier scale` as root in real kernels: it is seen when threads are woken, and so how long they wait for a CPU.
+
+mod common;
+
+use serde_json::Value;
+
+/// Two threads' worth of work and many short sleeps, on one CPU and on two.
+const JOB: &str = "burn() { i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; }; burn & burn & \
+                   for nr in 1 2 3 4 5 6 7 8; do sleep 0.02; done; wait";
+
+fn check(kernel: &str) {
+    let quartier = common::quartier().display().to_string();
+    let options = ["--nodes", "1", "--cpus-per-node", "2", "--root", "--timeout", "300"];
+    let scale = ["scale", "--cpus", "1,2", "--repeat", "2", "--json", "-", "--", "sh", "-c", JOB];
+    let command = std::iter::once(quartier).chain(scale.map(str::to_owned));
+    let script = "\"$@\"; test $? -le 1";
+    let given = ["sh", "-c", script, "sh"].map(str::to_owned).into_iter().chain(command);
+    let Some((text, said)) = common::in_guest(kernel, options, given) else { return };
+    let report: Value = serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("{kernel}: {error}: {said}\n{text}"));
+    println!("{kernel}: {} {}", report["verdict"]["sentences"], report["complaints"]);
+    for (point, queued_min_s) in
+        report["study"]["points"].as_array().unwrap().iter().zip([0.02, 0.0])
+    {
+        for run in point["runs"].as_array().unwrap() {
+            let queued_s = run["profile"]["queued_s"].as_f64();
+            // On one CPU two of three that could run are always in the queue.
+            assert!(queued_s.is_some_and(|queued_s| queued_s > queued_min_s), "{kernel}: {run}");
+        }
+    }
+}
+
+#[test]
+fn the_queue_for_a_cpu_is_seen_on_6_1() {
+    check("6.1");
+}
+
+#[test]
+fn the_queue_for_a_cpu_is_seen_on_7_3() {
+    check("7.3");
+}

@@ -1,0 +1,137 @@
+//! Which instructions wait for memory, of which node, and for what lies there.
+
+use quartier_count::{Stalled, Stalls};
+
+use crate::calls::Callers;
+use crate::heavy::{Entry, Heavy, Key};
+
+/// What one instruction uses within so many bytes counts as one: data that is worth a name is larger, and of a table of this
+/// many regions all fit into the entries.
+const REGION_SHIFT: u32 = 16;
+
+/// What waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Stalling {
+    /// The process whose memory it is; 0: the kernel's.
+    pub process: u32,
+    /// Of a region the first that was seen.
+    pub address: u64,
+    pub instruction: u64,
+    /// Whose access it was.
+    pub by_process: u32,
+    /// Whether the node that was asked is another than the CPU's.
+    pub is_remote: bool,
+    /// Who called it.
+    pub callers: Callers,
+}
+
+impl Stalling {
+    /// All but where in its region it is.
+    fn whose(&self) -> (u32, u32, u64, u64, bool, Callers) {
+        let Self { process, by_process, address, instruction, is_remote, callers } = *self;
+        (process, by_process, address >> REGION_SHIFT, instruction, is_remote, callers)
+    }
+}
+
+impl Key for Stalling {
+    fn is_same(&self, other: &Self) -> bool {
+        self.whose() == other.whose()
+    }
+
+    fn number(&self) -> u64 {
+        let (process, by_process, region, instruction, is_remote, callers) = self.whose();
+        let callers = callers.iter().fold(0, |all: u64, caller| all.rotate_left(5) ^ caller);
+        let processes = u64::from(process) << 20 ^ u64::from(by_process) << 24;
+        let own = instruction ^ processes ^ u64::from(is_remote);
+        region.rotate_left(23) ^ own ^ callers
+    }
+}
+
+/// What a CPU waited for.
+#[derive(Debug, Default)]
+pub struct Stallings {
+    most: Heavy<Stalling>,
+    /// Accesses of the program that is measured,
+    total: u64,
+    /// and what these stalled the CPU for.
+    stall_millicycles: u64,
+}
+
+impl Stallings {
+    /// Notes one of the program's, which stalled the CPU for so long.
+    pub fn note(&mut self, stalling: Stalling, stall_millicycles: u64) {
+        self.total += 1;
+        self.stall_millicycles += stall_millicycles;
+        self.most.note(stalling, stall_millicycles);
+    }
+
+    /// All of it, and of what came more than once by which instruction.
+    pub fn stalls(&self) -> Stalls {
+        let stalled = |&Entry { key, count, stall_millicycles }: &Entry<Stalling>| Stalled {
+            process: (key.process != 0).then_some(key.process),
+            address: key.address,
+            instruction: key.instruction,
+            by_process: key.by_process,
+            is_remote: key.is_remote,
+            callers: key.callers.into_iter().take_while(|caller| *caller != 0).collect(),
+            count,
+            modelled_stall_millicycles: stall_millicycles,
+        };
+        Stalls {
+            total: self.total,
+            modelled_stall_millicycles: self.stall_millicycles,
+            most: self.most.often().map(stalled).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Stalling = Stalling {
+        process: 7,
+        by_process: 7,
+        address: 0x7f00_0000_1230,
+        instruction: 0x40_1000,
+        is_remote: true,
+        callers: [0; 10],
+    };
+
+    #[test]
+    fn what_lies_in_one_region_is_one_and_anything_else_another() {
+        let mut stallings = Stallings::default();
+        let others = [
+            ONE,
+            Stalling { process: 0, ..ONE },
+            Stalling { address: ONE.address + (1 << REGION_SHIFT), ..ONE },
+            Stalling { instruction: 1, ..ONE },
+            Stalling { is_remote: false, ..ONE },
+        ];
+        others.into_iter().for_each(|other| stallings.note(other, 1_000));
+        others.into_iter().for_each(|other| {
+            stallings.note(Stalling { address: other.address + 64, ..other }, 3_000);
+        });
+        let found = stallings.stalls();
+        assert_eq!(found.most.iter().map(|of| of.count).collect::<Vec<_>>(), [2; 5]);
+        let each: Vec<_> = found.most.iter().map(|of| of.modelled_stall_millicycles).collect();
+        assert_eq!(each, [4_000; 5]);
+        assert!(found.most.iter().any(|of| of.address == ONE.address), "an address that was used");
+        assert_eq!(found.most.iter().filter(|of| of.process.is_none()).count(), 1);
+        assert_eq!((found.total, found.modelled_stall_millicycles), (10, 20_000));
+    }
+
+    #[test]
+    fn an_array_that_is_read_through_is_known_whole() {
+        let mut stallings = Stallings::default();
+        // 64 MiB, twice, in lines.
+        for nr in 0..2 << 20_u64 {
+            let address = 0x7f00_0000_0000 + (nr % (1 << 20)) * 64;
+            stallings.note(Stalling { address, ..ONE }, 100);
+        }
+        let found = stallings.stalls();
+        assert_eq!(found.most.len(), 1024);
+        let told: u64 = found.most.iter().map(|of| of.count).sum();
+        assert_eq!(told, found.total);
+    }
+}
