@@ -131,7 +131,7 @@ degrade-bench: deps ## Who gets slow under overload, by policy, on real servers,
 # All held to the same targets, so that they are comparable.
 ENVIRONMENTS := docs/results/degrade/environments
 # The same targets in all of them: by what `make degrade-bench` tells of the light service's p95 without heavy requests on this machine.
-ALONE_MS ?= 36
+ALONE_MS ?= 23
 IN_ENVIRONMENT = $(XTASK) degrade-bench --heavy 0,20,40 --loops closed --warm-seconds 1.5 --seconds 4 --alone-ms $(ALONE_MS)
 degrade-environments: deps ## Whether that is the same whatever the kernel does, for docs/results (an hour)
 	$(MAVEN) --quiet --projects bench --also-make -DskipTests package

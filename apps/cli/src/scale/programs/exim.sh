@@ -2,7 +2,7 @@
 # ten such messages on each connection, as in the study, whose limits were the kernel's: mounts, directories, processes.
 size SENDERS 4 1
 size CONNECTIONS 10 1
-size MESSAGES 10 3
+size MESSAGES 10 1
 # It is looked so often whether all are delivered.
 size PAUSE_S 0.05 1
 size WITHIN_S 30 600

@@ -245,7 +245,7 @@ mod tests {
             (Program::Postgresql, "SCALE", "10", "1"),
             (Program::Gmake, "NR_FILES", "120", "64"),
             (Program::Indexer, "KIB", "40", "4"),
-            (Program::Mapreduce, "KIB", "600", "128"),
+            (Program::Mapreduce, "KIB", "600", "16"),
         ] {
             for (size, expected) in [(Size::Machine, on_machine), (Size::Guest, in_guest)] {
                 let output = read_by_sh(program, size, &[], &format!("\necho \"${name}\"\n"));

@@ -122,7 +122,9 @@ final class Experiment {
         System.err.println("start " + variant.word());
         ServerProcess server = variant.start();
         servers.put(variant, server);
-        warm(server);
+        server.warm(1, 1, WARM_UP_SECONDS);
+        server.warm(6, 6, WARM_UP_SECONDS);
+        server.warm(NR_LIGHT, NR_HEAVY_MOST, WARM_UP_SECONDS);
     }
 
     /** Holds each variant that has a target to one that its own p95 allows, as fast as its server and the machine are now. */
@@ -157,20 +159,6 @@ final class Experiment {
         }
         Arrays.sort(alone);
         return alone[NR_ALONE / 2];
-    }
-
-    /**
-     * What is compiled is compiled before anything counts. The compiler's threads get a CPU seldom among many others, and the agent
-     * chooses its points by what it sees first: so both services run, at first with few clients.
-     */
-    private void warm(ServerProcess server) throws InterruptedException {
-        int[][] clients = {{1, 1}, {6, 6}, {NR_LIGHT, NR_HEAVY_MOST}};
-        for (int[] nr : clients) {
-            new Clients(server.port(), 0, WARM_UP_SECONDS)
-                    .closed(nr[0], "/light")
-                    .closed(nr[1], "/heavy")
-                    .run(() -> {});
-        }
     }
 
     private static int cpus() {

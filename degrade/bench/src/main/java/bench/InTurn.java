@@ -62,14 +62,14 @@ final class InTurn {
         }
     }
 
-    /** First with few clients: the compiler needs a CPU too, and points are chosen by what runs. */
+    /** Both servers, and then it is learned what a request costs. */
     private void warm() throws Exception {
         for (ServerProcess server : List.of(plain, woven)) {
-            count(server, 1, 1, 0, 28);
+            server.warm(1, 1, 28);
         }
         woven.configure(config("policy = \"fair\""));
         for (ServerProcess server : List.of(plain, woven)) {
-            count(server, 6, 6, SETTLE_SECONDS, 20);
+            server.warm(6, 6, SETTLE_SECONDS + 20);
         }
         Run light = count(plain, 2, 0, 1, 4);
         Run heavy = count(plain, 0, 2, 1, 4);

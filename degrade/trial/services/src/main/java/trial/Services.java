@@ -21,7 +21,7 @@ public final class Services {
     /** What any server can serve at once. */
     public static final String[] ALL = {
         "light", "heavy", "failing", "dying", "interrupted", "pooled", "scheduled", "joined", "promised", "virtual", "unseen",
-        "chatty", "hunt", "hunted", "prodded", "stubborn"
+        "chatty", "hunt", "hunted", "prodded", "stubborn", "thread"
     };
     /** What servers serve that can go on with a request later. */
     public static final String[] LATER = {"later", "again", "never"};
@@ -81,6 +81,7 @@ public final class Services {
             case "virtual" -> onVirtualThread();
             case "unseen" -> Unseen.look();
             case "chatty" -> chatty();
+            case "thread" -> Thread.currentThread().getClass().getName();
             case "hunt", "hunted" -> Hunt.once();
             default -> throw new IllegalArgumentException(service);
         };

@@ -3,8 +3,6 @@ package quartier.degrade.agent;
 import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 import java.nio.file.Path;
-import java.util.List;
-import quartier.degrade.agent.Totals.Total;
 import quartier.degrade.config.Config;
 import quartier.degrade.config.ConfigException;
 import quartier.degrade.config.ConfigReader;
@@ -23,7 +21,7 @@ final class Installation {
     private final Controller controller;
     private final Weaving weaving;
     private final ConfigWatch watch;
-    private final List<Total> totals;
+    private final Totals totals;
     private final RuleWatch rules;
     private final TargetWatch targets;
     private final View view;
@@ -42,7 +40,7 @@ final class Installation {
         this.rules = new RuleWatch(dispatcher);
         this.targets = new TargetWatch(dispatcher);
         this.watch = new ConfigWatch(file, this::reload, this::look);
-        this.totals = Totals.of(dispatcher, weaving, watch);
+        this.totals = new Totals(dispatcher, weaving, watch);
         this.view = new View(file, dispatcher, weaving, watch, rules);
         this.history = new History(view);
     }

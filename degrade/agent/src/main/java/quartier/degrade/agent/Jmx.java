@@ -2,12 +2,10 @@ package quartier.degrade.agent;
 
 import java.lang.management.ManagementFactory;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import javax.management.JMException;
 import javax.management.ObjectName;
-import quartier.degrade.agent.Totals.Total;
 import quartier.degrade.core.ClassReport;
 import quartier.degrade.core.Dispatcher;
 
@@ -16,10 +14,10 @@ final class Jmx implements DegradeMXBean, AutoCloseable {
     static final String NAME = "quartier.degrade:type=Agent";
 
     private final Dispatcher dispatcher;
-    private final List<Total> totals;
+    private final Totals totals;
 
     /** Throws nothing of its module's: where that is not there, whoever catches it could not even be loaded, to say so. */
-    Jmx(Dispatcher dispatcher, List<Total> totals) {
+    Jmx(Dispatcher dispatcher, Totals totals) {
         this.dispatcher = dispatcher;
         this.totals = totals;
         try {
@@ -47,7 +45,7 @@ final class Jmx implements DegradeMXBean, AutoCloseable {
     @Override
     public Map<String, Double> getTotals() {
         Map<String, Double> values = new LinkedHashMap<>();
-        totals.forEach(total -> total.value().get().ifPresent(value -> values.put(total.name(), value)));
+        Totals.ALL.forEach(total -> total.value().apply(totals).ifPresent(value -> values.put(total.name(), value)));
         return values;
     }
 
@@ -56,7 +54,7 @@ final class Jmx implements DegradeMXBean, AutoCloseable {
         Map<String, Map<String, Double>> classes = new LinkedHashMap<>();
         for (ClassReport report : dispatcher.report()) {
             Map<String, Double> values = new LinkedHashMap<>();
-            Figure.ALL.forEach(figure ->
+            Figure.OF_CLASSES.forEach(figure ->
                     figure.value().apply(report).ifPresent(value -> values.put(figure.name(), value)));
             put(values, "p50_seconds", report.p50Nanos());
             put(values, "p95_seconds", report.p95Nanos());

@@ -3,7 +3,6 @@ package quartier.degrade.agent;
 import java.util.List;
 import java.util.Locale;
 import java.util.OptionalLong;
-import quartier.degrade.agent.Totals.Total;
 import quartier.degrade.core.ClassReport;
 import quartier.degrade.core.Dispatcher;
 
@@ -12,9 +11,9 @@ final class OpenMetrics {
     private static final String PREFIX = "quartier_degrade_";
 
     private final Dispatcher dispatcher;
-    private final List<Total> totals;
+    private final Totals totals;
 
-    OpenMetrics(Dispatcher dispatcher, List<Total> totals) {
+    OpenMetrics(Dispatcher dispatcher, Totals totals) {
         this.dispatcher = dispatcher;
         this.totals = totals;
     }
@@ -22,9 +21,9 @@ final class OpenMetrics {
     String text() {
         List<ClassReport> classes = dispatcher.report();
         StringBuilder text = new StringBuilder();
-        Figure.ALL.forEach(figure -> figure(text, figure, classes));
+        Figure.OF_CLASSES.forEach(figure -> figure(text, figure, classes));
         latencies(text, classes);
-        totals.forEach(total -> total.value().get().ifPresent(value -> single(text, total, value)));
+        Totals.ALL.forEach(total -> total.value().apply(totals).ifPresent(value -> single(text, total, value)));
         return text.append("# EOF\n").toString();
     }
 
@@ -44,12 +43,12 @@ final class OpenMetrics {
         return "class=\"" + name + "\"";
     }
 
-    private static void single(StringBuilder text, Total total, double value) {
+    private static void single(StringBuilder text, Figure<Totals> total, double value) {
         String name = head(text, total.name(), total.isCounter(), total.help());
         line(text, name, "", number(value));
     }
 
-    private static void figure(StringBuilder text, Figure figure, List<ClassReport> classes) {
+    private static void figure(StringBuilder text, Figure<ClassReport> figure, List<ClassReport> classes) {
         String name = head(text, figure.name(), figure.isCounter(), figure.help());
         classes.forEach(report -> figure.value().apply(report)
                 .ifPresent(value -> line(text, name, "{" + label(report) + "}", number(value))));

@@ -34,6 +34,8 @@ final class PointProfile {
     private static final int WINDOWS_MAX = 20_000;
     /** Counting costs. A server whose requests give no windows (virtual threads have no CPU clock) keeps the rule's points. */
     private static final long GIVE_UP_NANOS = 120_000_000_000L;
+    private static final String TOO_LITTLE =
+            "requests took too little CPU time that can be counted (virtual threads have no clock of it)";
     /** What a point takes at least, counted or not. */
     private static final double PASS_NANOS_MIN = 1;
     /** Most code is counted faster than that which is nothing but calls. */
@@ -44,7 +46,8 @@ final class PointProfile {
     private final long wantedNanos;
     /** What an earlier profile chose; null for none. */
     private final PointChoice before;
-    private final Consumer<PointChoice> done;
+    private final Consumer<PointChoice> chosen;
+    private final Consumer<String> failed;
     private final Map<Tally.Counts, Mark> marks = new HashMap<>();
     private final Map<Tally.Counts, Seen> burst = new HashMap<>();
     private final List<List<Window>> requests = new ArrayList<>();
@@ -59,11 +62,15 @@ final class PointProfile {
     /** Where the latest window of a request began, and those before it. */
     private record Mark(long request, Seen from, List<Window> windows) {}
 
-    /** @param done told what was chosen, or null if too little was seen */
-    PointProfile(long wantedNanos, PointChoice before, Consumer<PointChoice> done) {
+    /**
+     * @param chosen told what was chosen
+     * @param failed told why nothing was
+     */
+    PointProfile(long wantedNanos, PointChoice before, Consumer<PointChoice> chosen, Consumer<String> failed) {
         this.wantedNanos = wantedNanos;
         this.before = before;
-        this.done = done;
+        this.chosen = chosen;
+        this.failed = failed;
     }
 
     void start() {
@@ -76,17 +83,22 @@ final class PointProfile {
     }
 
     private void run() {
+        PointChoice choice = null;
+        String why = TOO_LITTLE;
         try {
-            boolean enough = watch();
-            Tally.stop();
-            if (!thread.isToldToEnd()) {
-                done.accept(enough ? new PointChoice(before, nrPassed, cpuNanos, requests) : null);
-            }
+            choice = watch() ? new PointChoice(before, nrPassed, cpuNanos, requests) : null;
         } catch (RuntimeException | LinkageError thrown) {
-            Say.say("yield points could not be chosen, so they are those of the rule: " + thrown);
-            done.accept(null);
+            why = "something of ours went wrong (" + thrown + ")";
         } finally {
             Tally.stop();
+        }
+        if (thread.isToldToEnd()) {
+            return;
+        }
+        if (choice == null) {
+            failed.accept(why);
+        } else {
+            chosen.accept(choice);
         }
     }
 

@@ -32,9 +32,17 @@ final class Points {
         by = By.PROFILE;
     }
 
-    /** The profile has not seen enough. */
-    void giveUp() {
-        by = By.RULE;
+    /** A profile came to nothing: points are what they were without it. Returns what there is to say. */
+    String giveUp(String why) {
+        boolean isFirst = choice == null;
+        if (isFirst) {
+            by = By.RULE;
+        }
+        return "yield points could not be chosen by a profile" + (isFirst ? "" : " once more") + ", because " + why + ": "
+                + (isFirst
+                        ? "they are those of the rule"
+                        : "those that were chosen before stay, and code that had not been seen then keeps all of its own")
+                + "; detach and attach again while requests run, or name points in [weave]";
     }
 
     synchronized boolean isChosen(Point point) {

@@ -2,48 +2,27 @@ package quartier.degrade.agent;
 
 import java.util.List;
 import java.util.OptionalDouble;
-import java.util.function.Supplier;
 import quartier.degrade.core.Dispatcher;
 import quartier.degrade.core.policy.Aim;
 
-/** The figures that are of no class, for whoever shows them: the metrics and JMX. */
-final class Totals {
-    /**
-     * One of them. What is not known is empty.
-     *
-     * @param name with its unit, if it has one
-     * @param isCounter whether it only grows
-     */
-    record Total(String name, boolean isCounter, String help, Supplier<OptionalDouble> value) {}
+/** Where the figures come from that are of no class. */
+record Totals(Dispatcher dispatcher, Weaving weaving, ConfigWatch watch) {
+    static final List<Figure<Totals>> ALL = List.of(
+            new Figure<>("target_out_of_reach", false, "1 if no order of requests can hold the target", Totals::reach),
+            Figure.gauge("permits", "Permits that there are now", of -> of.dispatcher.nrPermits()),
+            Figure.gauge("unseen_wait_seconds",
+                    "What a request waits before the server's entry, by what threads have waited of late; latencies have it",
+                    of -> of.dispatcher.unseenWaitNanos() / 1e9),
+            Figure.gauge("classes_woven", "Classes with yield points, since the start", of -> of.weaving.nrClasses()),
+            Figure.gauge("points", "Yield points in them", of -> of.weaving.nrPoints()),
+            Figure.gauge("classes_left", "Classes that could not be woven", of -> of.weaving.nrRefused()),
+            Figure.counter("faults", "Faults of ours; the requests ran on", of -> of.dispatcher.nrFaults()),
+            Figure.counter("opened", "Times that the controller was late, and everybody ran", of -> of.dispatcher.nrOpened()),
+            Figure.counter("reloads", "Configurations that were taken over", of -> of.watch.nrReloads()),
+            Figure.counter("reloads_refused", "Configurations that were wrong", of -> of.watch.nrRefused()));
 
-    private Totals() {}
-
-    static List<Total> of(Dispatcher dispatcher, Weaving weaving, ConfigWatch watch) {
-        return List.of(
-                new Total("target_out_of_reach", false, "1 if no order of requests can hold the target", () -> reach(dispatcher)),
-                gauge("permits", "Permits that there are now", dispatcher::nrPermits),
-                gauge("unseen_wait_seconds",
-                        "What a request waits before the server's entry, by what threads have waited of late; latencies have it",
-                        () -> dispatcher.unseenWaitNanos() / 1e9),
-                gauge("classes_woven", "Classes with yield points, since the start", weaving::nrClasses),
-                gauge("points", "Yield points in them", weaving::nrPoints),
-                gauge("classes_left", "Classes that could not be woven", weaving::nrRefused),
-                counter("faults", "Faults of ours; the requests ran on", dispatcher::nrFaults),
-                counter("opened", "Times that the controller was late, and everybody ran", dispatcher::nrOpened),
-                counter("reloads", "Configurations that were taken over", watch::nrReloads),
-                counter("reloads_refused", "Configurations that were wrong", watch::nrRefused));
-    }
-
-    private static OptionalDouble reach(Dispatcher dispatcher) {
+    private OptionalDouble reach() {
         Aim aim = dispatcher.aim().orElse(null);
         return aim == null ? OptionalDouble.empty() : OptionalDouble.of(aim.outOfReach() ? 1 : 0);
-    }
-
-    private static Total gauge(String name, String help, Supplier<? extends Number> value) {
-        return new Total(name, false, help, () -> OptionalDouble.of(value.get().doubleValue()));
-    }
-
-    private static Total counter(String name, String help, Supplier<? extends Number> value) {
-        return new Total(name, true, help, () -> OptionalDouble.of(value.get().doubleValue()));
     }
 }

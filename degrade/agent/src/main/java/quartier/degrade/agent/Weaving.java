@@ -53,7 +53,7 @@ final class Weaving implements ClassFileTransformer {
         this.profileNanos = config.profileNanos();
         if (profileNanos > 0) {
             points = new Points(Points.By.PROFILE_UNDER_WAY);
-            profile = new PointProfile(profileNanos, null, this::choose);
+            profile = new PointProfile(profileNanos, null, this::choose, this::giveUp);
             weaver = new YieldWeaver(leafLoops, point -> true, points::number);
         } else {
             points = new Points(config.points().isEmpty() ? Points.By.RULE : Points.By.FILE);
@@ -85,26 +85,32 @@ final class Weaving implements ClassFileTransformer {
         }
     }
 
-    /** The profile is over: the points that it chose, or null for those of the rule. */
+    /** The profile is over: these are the points that it chose. */
     private synchronized void choose(PointChoice choice) {
         if (ended) {
             return;
         }
-        if (choice != null) {
-            points.choose(choice);
-        } else if (points.choice() == null) {
-            points.giveUp();
-            Say.say("too little ran to choose yield points by a profile: they are those of the rule");
+        points.choose(choice);
+        weaveWithoutCounts();
+        watch = new PointWatch(place -> points.isUnseen(place.className(), place.method(), place.line()), this::profileAgain);
+        watch.start();
+        Say.say(String.format(Locale.ROOT, "%d yield points chosen by a profile: %.1f %% of %d milliseconds of CPU time"
+                + " pass one or come to one soon; `quartier degrade points %d` lists them",
+                nrPoints(), 100 * choice.coveredPart(), choice.nrWindows(), ProcessHandle.current().pid()));
+    }
+
+    /** The profile is over, and has chosen none. */
+    private synchronized void giveUp(String why) {
+        if (ended) {
+            return;
         }
+        Say.say(points.giveUp(why));
+        weaveWithoutCounts();
+    }
+
+    private void weaveWithoutCounts() {
         profile = null;
         weave(new YieldWeaver(leafLoops, points::isChosen, null));
-        if (choice != null) {
-            watch = new PointWatch(place -> points.isUnseen(place.className(), place.method(), place.line()), this::profileAgain);
-            watch.start();
-            Say.say(String.format(Locale.ROOT, "%d yield points chosen by a profile: %.1f %% of %d milliseconds of CPU time"
-                    + " pass one or come to one soon; `quartier degrade points %d` lists them", nrPoints(), 100 * choice.coveredPart(),
-                    choice.nrWindows(), ProcessHandle.current().pid()));
-        }
     }
 
     /** Code has got hot that the profile did not see. What it left out stays left out. */
@@ -115,7 +121,7 @@ final class Weaving implements ClassFileTransformer {
         Say.say("code runs that the profile of yield points has not seen: they are counted once more");
         watch = null;
         weave(new YieldWeaver(leafLoops, points::isChosen, points::number));
-        profile = new PointProfile(profileNanos, points.choice(), this::choose);
+        profile = new PointProfile(profileNanos, points.choice(), this::choose, this::giveUp);
         profile.start();
     }
 

@@ -82,8 +82,8 @@ public final class ConfigReader {
         }
         refuse();
         Section file = new Section(result, fileName, problems);
-        List<Section> classSections = file.sections("class");
-        List<WorkClass> classes = classes(classSections);
+        long waitMaxNanos = file.millisAsNanos("max_wait_ms").orElse(Settings.WAIT_MAX_NANOS);
+        List<WorkClass> classes = classes(file.sections("class"), waitMaxNanos);
         Set<String> names = new HashSet<>(classes.stream().map(WorkClass::name).toList());
         PolicyReader policyReader = file.word("policy", POLICIES, POLICIES.get("fair"));
         Supplier<Policy> policy = policyReader == null ? null : policyReader.read(file, names);
@@ -93,8 +93,7 @@ public final class ConfigReader {
         }
         Optional<Integer> permits = file.whole("permits", 1, 4096);
         long sliceNanos = file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
-        long waitMaxNanos = file.millisAsNanos("max_wait_ms").orElse(Settings.WAIT_MAX_NANOS);
-        refuseWaitsThatCannotEndSo(file, classSections, sliceNanos, waitMaxNanos);
+        refuseWaitBelowSlice(file, sliceNanos, waitMaxNanos);
         Settings.Mode mode = file.word("mode", MODES, Settings.Mode.ON);
         OptionalInt metricsPort = file.whole("metrics_port", 0, 65535).map(OptionalInt::of).orElse(OptionalInt.empty());
         long unmatchedAfterNanos = 1_000_000_000L * file.whole("unmatched_after_s", 1, 86_400).orElse(60);
@@ -135,13 +134,13 @@ public final class ConfigReader {
         }
     }
 
-    private List<WorkClass> classes(List<Section> sections) {
+    private List<WorkClass> classes(List<Section> sections, long waitMaxNanos) {
         List<WorkClass> classes = new ArrayList<>();
         Set<String> names = new HashSet<>();
         WorkClass takesAll = null;
         double sharesSum = 0;
         for (Section section : sections) {
-            WorkClass workClass = workClass(section);
+            WorkClass workClass = workClass(section, waitMaxNanos);
             if (!names.add(workClass.name())) {
                 section.problem("name", "there are two classes \"" + workClass.name() + "\"; give one another name");
             }
@@ -176,7 +175,7 @@ public final class ConfigReader {
         return classes.stream().filter(before -> before.rule().equals(rule)).findFirst().orElse(null);
     }
 
-    private WorkClass workClass(Section section) {
+    private WorkClass workClass(Section section, long waitMaxNanos) {
         Optional<String> name = section.text("name");
         if (name.isEmpty() || name.get().isBlank()) {
             section.problem("name", "a class has no name: add name = \"...\"");
@@ -187,9 +186,11 @@ public final class ConfigReader {
                 section.named("headers", Glob::path),
                 section.texts("handlers", Glob::className));
         Admission unbounded = Admission.UNBOUNDED;
+        Optional<Long> queueMaxNanos = section.millisAsNanos("max_queue_ms");
+        queueMaxNanos.ifPresent(nanos -> refuseQueueAboveWait(section, nanos, waitMaxNanos));
         Admission admission = new Admission(
                 section.whole("queue", 0, 1_000_000).orElse(unbounded.queueMax()),
-                section.millisAsNanos("max_queue_ms").orElse(unbounded.waitMaxNanos()),
+                queueMaxNanos.orElse(unbounded.waitMaxNanos()),
                 section.whole("reject_code", 400, 599).orElse(unbounded.rejectCode()),
                 section.whole("retry_after_s", 0, 86_400).orElse(unbounded.retryAfterSeconds()));
         WorkClass workClass = new WorkClass(
@@ -266,15 +267,18 @@ public final class ConfigReader {
     }
 
     /** After max_wait_ms whoever waits runs. A wait that is to end otherwise, with somebody's slice or by being sent away, must end before. */
-    private static void refuseWaitsThatCannotEndSo(Section file, List<Section> classes, long sliceNanos, long waitMaxNanos) {
+    private static void refuseWaitBelowSlice(Section file, long sliceNanos, long waitMaxNanos) {
         if (waitMaxNanos < sliceNanos) {
             file.problem("max_wait_ms", "max_wait_ms of " + millis(waitMaxNanos) + " is less than a slice of " + millis(sliceNanos)
                     + " ms: whoever waits would run before anybody hands a permit on; raise max_wait_ms, or lower slice_ms");
         }
-        for (Section section : classes) {
-            section.millisAsNanos("max_queue_ms").filter(nanos -> nanos > waitMaxNanos).ifPresent(nanos -> section.problem(
-                    "max_queue_ms", "max_queue_ms of " + millis(nanos) + " would send nobody away: whoever has waited for the "
-                            + millis(waitMaxNanos) + " ms of max_wait_ms begins; lower max_queue_ms, or raise max_wait_ms"));
+    }
+
+    private static void refuseQueueAboveWait(Section section, long queueMaxNanos, long waitMaxNanos) {
+        if (queueMaxNanos > waitMaxNanos) {
+            section.problem("max_queue_ms", "max_queue_ms of " + millis(queueMaxNanos) + " would send nobody away: whoever has"
+                    + " waited for the " + millis(waitMaxNanos) + " ms of max_wait_ms begins; lower max_queue_ms, or raise"
+                    + " max_wait_ms");
         }
     }
 

@@ -28,9 +28,7 @@ public final class Scheduler {
 
     private Settings settings;
     private Policy policy;
-    /** Read without the lock. */
-    private volatile Classifier classifier;
-    private final List<RunQueue> queues = new ArrayList<>();
+    private final RunQueues queues = new RunQueues();
     private final Set<Job> running = new LinkedHashSet<>();
     private final Set<Job> loose = new LinkedHashSet<>();
     private final List<Job> granted = new ArrayList<>();
@@ -53,19 +51,8 @@ public final class Scheduler {
         settings = newSettings;
         policy = newSettings.policy().get();
         permits.configure(newSettings);
-        company.end(queues, nowNanos);
-        for (WorkClass workClass : newSettings.classes()) {
-            RunQueue queue = find(workClass.name());
-            if (queue == null) {
-                queues.add(new RunQueue(workClass));
-            } else {
-                queue.configure(workClass);
-                queue.virtualNanos = 0;
-                queue.recentNanos = 0;
-            }
-        }
-        queues.removeIf(queue -> queue.nrPresent == 0 && queue.nrParts == 0 && !configured(queue));
-        classifier = new Classifier(newSettings.classes().stream().map(c -> find(c.name())).toList());
+        company.end(queues.all(), nowNanos);
+        queues.configure(newSettings.classes());
         if (newSettings.mode() == Settings.Mode.ON) {
             grant(nowNanos);
         } else {
@@ -73,22 +60,9 @@ public final class Scheduler {
         }
     }
 
-    private boolean configured(RunQueue queue) {
-        return settings.classes().contains(queue.workClass());
-    }
-
-    private RunQueue find(String name) {
-        for (RunQueue queue : queues) {
-            if (queue.workClass().name().equals(name)) {
-                return queue;
-            }
-        }
-        return null;
-    }
-
     /** A job for a request on this thread. It is not there before it arrives. This alone may be called by any thread. */
     public Job job(Request request, Thread thread, long nowNanos) {
-        Classifier now = classifier;
+        Classifier now = queues.classifier();
         Job job = new Job(now.queue(request), request, thread, nowNanos);
         // Whoever may be sent away at the door is not let in before anybody knows whether it may be.
         job.unsure = job.workClass().admission().isUnbounded() && now.isUnsure(request, job.queue);
@@ -102,7 +76,7 @@ public final class Scheduler {
 
     public Verdict arrive(Job job, long nowNanos) {
         RunQueue queue = job.queue;
-        include(queue);
+        queues.include(queue);
         queue.counts.arrived++;
         queue.nrPresent++;
         queue.nrUnsure += job.unsure ? 1 : 0;
@@ -123,7 +97,7 @@ public final class Scheduler {
 
     /** What was admitted as a whole begins: nothing sends it away. */
     public Verdict arrivePart(Job part, long nowNanos) {
-        include(part.queue);
+        queues.include(part.queue);
         part.queue.counts.parts++;
         part.queue.nrParts++;
         part.counted = true;
@@ -150,13 +124,6 @@ public final class Scheduler {
     private Verdict goOn(Job job, long nowNanos) {
         job.begun = true;
         return runs(job, nowNanos) ? Verdict.RUN : wait(job, nowNanos);
-    }
-
-    /** Its class may have gone while it was on its way here. */
-    private void include(RunQueue queue) {
-        if (!queues.contains(queue)) {
-            queues.add(queue);
-        }
     }
 
     /** Who does not know its class yet does not wait in another one's queue: it is asked for that once it knows. */
@@ -296,7 +263,7 @@ public final class Scheduler {
     /** The class of a job now that its handler is known. By any thread. */
     public RunQueue queue(Job job, String handler) {
         Request request = job.request;
-        return request == null ? job.queue : classifier.queue(request.handledBy(handler), job.queue);
+        return request == null ? job.queue : queues.classifier().queue(request.handledBy(handler), job.queue);
     }
 
     /** A job that runs goes on in another class. */
@@ -312,7 +279,7 @@ public final class Scheduler {
         job.queue.counts.moved++;
         job.queue.nrPresent--;
         job.queue = queue;
-        include(queue);
+        queues.include(queue);
         queue.counts.arrived++;
         queue.nrPresent++;
         knowsItsClass(job, nowNanos);
@@ -407,8 +374,8 @@ public final class Scheduler {
 
     /** The class that is next, once a job has handed on its permit; null if nobody who waits may have one. */
     private RunQueue next(long nowNanos, Job handingOn) {
-        List<RunQueue> candidates = new ArrayList<>(queues.size());
-        for (RunQueue queue : queues) {
+        List<RunQueue> candidates = new ArrayList<>(queues.all().size());
+        for (RunQueue queue : queues.all()) {
             if (queue.nrWaiting() > 0 && isFreeFor(queue, handingOn)) {
                 candidates.add(queue);
             }
@@ -419,7 +386,7 @@ public final class Scheduler {
     /** Whether a permit is free for a class, once a job has handed on its own. */
     private boolean isFreeFor(RunQueue queue, Job handingOn) {
         int nrHeld = running.size() - (handingOn == null ? 0 : 1);
-        RunQueue kept = policy.keepsOneFor(queues);
+        RunQueue kept = policy.keepsOneFor(queues.all());
         if (nrHeld >= permits.nr() || kept == null || kept == queue) {
             return nrHeld < permits.nr();
         }
@@ -437,7 +404,7 @@ public final class Scheduler {
         wakeUps.addLate(probe.lateNanos(), nowNanos);
         lookAfter(running, nowNanos);
         lookAfter(loose, nowNanos);
-        policy.tick(queues, nowNanos, enforcing());
+        policy.tick(queues.all(), nowNanos, enforcing());
         lookWhoIsAlone(nowNanos);
         permits.tick(nowNanos, nrWaiting > 0, probe);
         if (!ordering()) {
@@ -532,7 +499,7 @@ public final class Scheduler {
     }
 
     private void release(long nowNanos) {
-        for (RunQueue queue : queues) {
+        for (RunQueue queue : queues.all()) {
             while (queue.nrWaiting() > 0) {
                 Job job = queue.take();
                 unqueue(job, nowNanos);
@@ -552,7 +519,9 @@ public final class Scheduler {
     /** Where a class has become free, whoever waits runs; where it is not any more, whoever runs is asked back by and by. */
     private void lookWhoIsAlone(long nowNanos) {
         boolean mayBeFree = enforcing() && !permits.areReduced(nowNanos);
-        boolean changed = mayBeFree ? company.look(queues, settings, policy, nowNanos) : company.end(queues, nowNanos);
+        boolean changed = mayBeFree
+                ? company.look(queues.all(), settings, policy, nowNanos)
+                : company.end(queues.all(), nowNanos);
         if (changed && company.isAnyFree()) {
             release(nowNanos);
         }
@@ -613,7 +582,7 @@ public final class Scheduler {
     }
 
     List<RunQueue> queues() {
-        return queues;
+        return queues.all();
     }
 
     /** A thread has waited so long for CPUs between two requests. */

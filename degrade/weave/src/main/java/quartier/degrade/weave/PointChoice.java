@@ -51,9 +51,12 @@ public final class PointChoice {
         for (int id = 0; id < perSecond.length; id++) {
             chosen.set(id, perSecond(id) < OFTEN_PER_S);
         }
-        cover(without(0), id -> !isDear(id));
+        List<BitSet> without = without(0);
+        cover(without, id -> !isDear(id));
         cover(without(WITHOUT_MAX_NANOS), id -> true);
-        nrWithout = without(0).size();
+        without.removeIf(window -> window.intersects(chosen));
+        nrWithout = without.size();
+        // Anew: what was chosen has divided long stretches.
         nrLongWithout = without(WITHOUT_MAX_NANOS).size();
     }
 
@@ -89,6 +92,7 @@ public final class PointChoice {
         return without;
     }
 
+    /** Chooses points until nearly all of these windows have one, and takes those that have out of the list. */
     private void cover(List<BitSet> uncovered, IntPredicate allowed) {
         while (uncovered.size() > UNCOVERED_PART_MAX * nrWindows) {
             int best = best(uncovered, allowed);
