@@ -102,8 +102,8 @@ degrade-jar: deps ## The same, built only, and put beside the command
 scale-planted: build ## How often `quartier scale` is right about a planted culprit, for docs/results (an hour)
 	$(XTASK) scale-planted --quartier "$(BUILT)/quartier"
 
-# 90 guests, the largest of which take minutes to boot: some two hours, by estimate. Others may run meanwhile, what is counted stays the same.
-percore-counted: build ## Who takes whose line, percore's parts and others', on 4 to 32 CPUs, for docs/percore.md (hours)
+# 90 guests of 10 to 45 s each: three quarters of an hour. Others may run meanwhile, what is counted stays the same.
+percore-counted: build ## Who takes whose line, percore's parts and others', on 4 to 32 CPUs, for docs/percore.md (an hour)
 	$(XTASK) percore-counted --quartier "$(BUILT)/quartier"
 
 # The same guests for all programs, so that they are comparable; what there is of one that cannot be counted stays as it is.
