@@ -233,10 +233,11 @@ fn word(process: Option<u32>, address: u64, handed: &[&Handed], names: &mut dyn 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    struct Made;
+    /// Functions of 4 KiB, and variables of two to the power of so many bytes.
+    pub(crate) struct Made(pub u32);
 
     impl Naming for Made {
         fn code(&mut self, _: Option<u32>, address: u64) -> Option<CodePlace> {
@@ -245,7 +246,7 @@ mod tests {
         }
 
         fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
-            process.map(|_| format!("v{address:x}"))
+            process.map(|_| format!("v{:x}", address >> self.0))
         }
     }
 
@@ -272,7 +273,7 @@ mod tests {
         let total = 1000;
         let modelled_stall_millicycles = 300_000_000;
         let handovers = Handovers { total, of_the_rest: 5, modelled_stall_millicycles, most };
-        most_contended(&handovers, 64, 10, &mut Made).most
+        most_contended(&handovers, 64, 10, &mut Made(0)).most
     }
 
     #[test]

@@ -150,20 +150,7 @@ pub fn most_stalled(stalls: &Stalls, nr_max: usize, names: &mut dyn Naming) -> M
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Functions of 4 KiB, and a variable of 1 MiB.
-    struct Made;
-
-    impl Naming for Made {
-        fn code(&mut self, _: Option<u32>, address: u64) -> Option<CodePlace> {
-            let function = format!("f{}", address >> 12);
-            (address != 0).then(|| CodePlace { function, module: "program".to_owned() })
-        }
-
-        fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
-            process.map(|_| format!("v{}", address >> 20))
-        }
-    }
+    use crate::lines::tests::Made;
 
     fn stalled(address: u64, instruction: u64, is_remote: bool, count: u64) -> Stalled {
         let modelled_stall_millicycles = count * if is_remote { 90_500 } else { 40_500 };
@@ -190,7 +177,7 @@ mod tests {
         ];
         let total = 1000;
         let stalls = Stalls { total, modelled_stall_millicycles: 99_999_999, most };
-        let found = most_stalled(&stalls, 2, &mut Made);
+        let found = most_stalled(&stalls, 2, &mut Made(20));
         assert_eq!((found.asked, found.modelled_stall_cycles, found.most.len()), (1000, 99_999, 2));
         let first = &found.most[0];
         assert_eq!((first.function.as_deref(), first.object.as_deref()), (Some("f1"), Some("v1")));
@@ -199,12 +186,12 @@ mod tests {
         // By another caller it is another place.
         let mut called = stalls.clone();
         called.most[1].callers = vec![0x5001, 0x6001];
-        let called = most_stalled(&called, 9, &mut Made).most;
+        let called = most_stalled(&called, 9, &mut Made(20)).most;
         assert_eq!(called.len(), 4);
         let callers = called.iter().map(|place| &place.callers).find(|callers| !callers.is_empty());
         let functions = callers.unwrap().iter().map(|caller| caller.function.as_str());
         assert_eq!(functions.collect::<Vec<_>>(), ["f5", "f6"]);
-        let all = most_stalled(&stalls, 9, &mut Made).most;
+        let all = most_stalled(&stalls, 9, &mut Made(20)).most;
         assert_eq!(
             (all.len(), all[2].function.as_deref(), all[2].object.as_deref()),
             (3, None, None)

@@ -59,27 +59,37 @@ impl Calls {
 
     /// Who called the code that runs now, as far as that was seen.
     pub fn callers(&self, is_kernels: bool) -> Callers {
-        let mut callers = Callers::default();
         let nr_kernels = self.all.iter().rev().take_while(|call| call.back_to >> 63 != 0).count();
         let (users, kernels) = self.all.split_at(self.all.len() - nr_kernels);
-        let innermost = |calls: &[Call], nr: usize| -> Vec<u64> {
-            calls.iter().rev().take(nr).map(|call| call.back_to).collect()
-        };
-        let told = if is_kernels {
-            let mut told = innermost(kernels, INNERMOST);
-            let left_out = kernels.len().saturating_sub(INNERMOST + OUTERMOST);
-            let rest = &kernels[..kernels.len() - told.len() - left_out];
-            told.extend(innermost(rest, OUTERMOST));
-            // Behind an address is where a call comes back to; this one was not left by a call.
-            told.extend((self.user != 0).then_some(self.user + 1));
-            told.extend(innermost(users, USERS - 1));
-            told
-        } else {
-            innermost(users, callers.len())
-        };
-        callers.iter_mut().zip(told).for_each(|(place, caller)| *place = caller);
+        let back_to = |call: &Call| call.back_to;
+        let mut callers = Callers::default();
+        if !is_kernels {
+            fill(&mut callers, users.iter().rev().map(back_to));
+            return callers;
+        }
+        let (outer, innermost) = kernels.split_at(kernels.len().saturating_sub(INNERMOST));
+        let outermost = &outer[..outer.len().min(OUTERMOST)];
+        // Behind an address is where a call comes back to; this one was not left by a call.
+        let user = (self.user != 0).then_some(self.user + 1);
+        let users = users.iter().rev().take(USERS - 1).map(back_to);
+        let kernels = innermost.iter().rev().chain(outermost.iter().rev()).map(back_to);
+        fill(&mut callers, kernels.chain(user).chain(users));
         callers
     }
+}
+
+fn fill(callers: &mut Callers, from: impl Iterator<Item = u64>) {
+    callers.iter_mut().zip(from).for_each(|(place, caller)| *place = caller);
+}
+
+/// Those that there are.
+pub fn told(callers: &Callers) -> Vec<u64> {
+    callers.iter().copied().take_while(|caller| *caller != 0).collect()
+}
+
+/// The same number for the same callers, and seldom for others.
+pub fn number(callers: &Callers) -> u64 {
+    callers.iter().fold(0, |all: u64, caller| all.rotate_left(5) ^ caller)
 }
 
 /// Whether what is at `known` lies deeper on the same stack than a new call, or where it is.
@@ -97,7 +107,7 @@ mod tests {
     const TEXT: u64 = 0xffff_ffff_8100_0000;
 
     fn told(calls: &Calls, is_kernels: bool) -> Vec<u64> {
-        calls.callers(is_kernels).into_iter().take_while(|caller| *caller != 0).collect()
+        super::told(&calls.callers(is_kernels))
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use quartier_count::{Handed, Handovers};
 use quartier_memmodel::Access;
 
-use crate::calls::Callers;
+use crate::calls::{self, Callers};
 use crate::heavy::{Entry, Heavy, Key};
 
 /// What takes a line.
@@ -28,19 +28,16 @@ impl Key for Taking {
     }
 
     fn number(&self) -> u64 {
-        let callers = self.callers.iter().fold(0, |all: u64, caller| all.rotate_left(5) ^ caller);
-        self.address.rotate_left(7) ^ self.instruction ^ u64::from(self.process) << 20 ^ callers
+        let own = self.instruction ^ u64::from(self.process) << 20;
+        self.address.rotate_left(7) ^ own ^ calls::number(&self.callers)
     }
 }
 
 /// What a CPU took.
 #[derive(Debug, Default)]
 pub struct Takings {
-    most: Heavy<Taking>,
     /// By the program that is measured,
-    total: u64,
-    /// and what that stalled the CPU for;
-    stall_millicycles: u64,
+    most: Heavy<Taking>,
     /// and by anybody else; by what is not kept.
     of_the_rest: u64,
 }
@@ -48,8 +45,6 @@ pub struct Takings {
 impl Takings {
     /// Notes one of the program's, which stalled the CPU for so long.
     pub fn note(&mut self, taking: Taking, stall_millicycles: u64) {
-        self.total += 1;
-        self.stall_millicycles += stall_millicycles;
         self.most.note(taking, stall_millicycles);
     }
 
@@ -68,14 +63,14 @@ impl Takings {
             instruction: key.instruction,
             cpu,
             access: key.access,
-            callers: key.callers.into_iter().take_while(|caller| *caller != 0).collect(),
+            callers: calls::told(&key.callers),
             count,
             modelled_stall_millicycles: stall_millicycles,
         };
         Handovers {
-            total: self.total,
+            total: self.most.total,
             of_the_rest: self.of_the_rest,
-            modelled_stall_millicycles: self.stall_millicycles,
+            modelled_stall_millicycles: self.most.stall_millicycles,
             most: self.most.often().map(handed).collect(),
         }
     }

@@ -26,11 +26,14 @@ pub struct Entry<K> {
 pub struct Heavy<K> {
     /// None until something comes.
     entries: Vec<Option<Entry<K>>>,
+    /// All that came, and what it cost.
+    pub total: u64,
+    pub stall_millicycles: u64,
 }
 
 impl<K> Default for Heavy<K> {
     fn default() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: Vec::new(), total: 0, stall_millicycles: 0 }
     }
 }
 
@@ -38,6 +41,8 @@ impl<K: Key> Heavy<K> {
     /// Counts one, which stalled a CPU for so long. Where all of its places are others', each of those counts one less: whoever comes
     /// often stays, and is counted too low by what came seldom at most.
     pub fn note(&mut self, key: K, stall_millicycles: u64) {
+        self.total += 1;
+        self.stall_millicycles += stall_millicycles;
         if self.entries.is_empty() {
             self.entries = vec![None; NR_ENTRIES];
         }

@@ -2,7 +2,7 @@
 
 use quartier_count::{Stalled, Stalls};
 
-use crate::calls::Callers;
+use crate::calls::{self, Callers};
 use crate::heavy::{Entry, Heavy, Key};
 
 /// What one instruction uses within so many bytes counts as one: data that is worth a name is larger, and of a table of this
@@ -40,29 +40,20 @@ impl Key for Stalling {
 
     fn number(&self) -> u64 {
         let (process, by_process, region, instruction, is_remote, callers) = self.whose();
-        let callers = callers.iter().fold(0, |all: u64, caller| all.rotate_left(5) ^ caller);
         let processes = u64::from(process) << 20 ^ u64::from(by_process) << 24;
         let own = instruction ^ processes ^ u64::from(is_remote);
-        region.rotate_left(23) ^ own ^ callers
+        region.rotate_left(23) ^ own ^ calls::number(&callers)
     }
 }
 
 /// What a CPU waited for.
 #[derive(Debug, Default)]
-pub struct Stallings {
-    most: Heavy<Stalling>,
-    /// Accesses of the program that is measured,
-    total: u64,
-    /// and what these stalled the CPU for.
-    stall_millicycles: u64,
-}
+pub struct Stallings(Heavy<Stalling>);
 
 impl Stallings {
     /// Notes one of the program's, which stalled the CPU for so long.
     pub fn note(&mut self, stalling: Stalling, stall_millicycles: u64) {
-        self.total += 1;
-        self.stall_millicycles += stall_millicycles;
-        self.most.note(stalling, stall_millicycles);
+        self.0.note(stalling, stall_millicycles);
     }
 
     /// All of it, and of what came more than once by which instruction.
@@ -73,14 +64,14 @@ impl Stallings {
             instruction: key.instruction,
             by_process: key.by_process,
             is_remote: key.is_remote,
-            callers: key.callers.into_iter().take_while(|caller| *caller != 0).collect(),
+            callers: calls::told(&key.callers),
             count,
             modelled_stall_millicycles: stall_millicycles,
         };
         Stalls {
-            total: self.total,
-            modelled_stall_millicycles: self.stall_millicycles,
-            most: self.most.often().map(stalled).collect(),
+            total: self.0.total,
+            modelled_stall_millicycles: self.0.stall_millicycles,
+            most: self.0.often().map(stalled).collect(),
         }
     }
 }

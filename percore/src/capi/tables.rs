@@ -94,10 +94,7 @@ unsafe extern "C" fn quartier_free_list_free(list: *mut List) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn quartier_free_list_push(list: *const List, thing: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
-    let Some(list) = (unsafe { list.as_ref() }).filter(|_| !thing.is_null()) else {
-        return -libc::EINVAL;
-    };
-    list.push(Pointer(thing)).map_or(-libc::ENOSPC, |()| 0)
+    kept(thing, unsafe { list.as_ref() }, List::push)
 }
 
 /// # Safety
@@ -105,8 +102,7 @@ unsafe extern "C" fn quartier_free_list_push(list: *const List, thing: *mut c_vo
 #[unsafe(no_mangle)]
 unsafe extern "C" fn quartier_free_list_pop(list: *const List) -> *mut c_void {
     // SAFETY: the caller's promise.
-    let thing = unsafe { list.as_ref() }.and_then(List::pop);
-    thing.map_or(std::ptr::null_mut(), Pointer::get)
+    taken(unsafe { list.as_ref() }.and_then(List::pop))
 }
 
 /// # Safety
@@ -121,6 +117,22 @@ unsafe extern "C" fn quartier_free_list_take_all(
     let all = unsafe { list.as_ref() }.map(List::take_all).unwrap_or_default();
     // SAFETY: the caller's promise.
     unsafe { give(&all, each, context) }
+}
+
+/// What keeping a thing came to.
+fn kept<L>(
+    thing: *mut c_void,
+    list: Option<&L>,
+    push: fn(&L, Pointer) -> Result<(), Pointer>,
+) -> c_int {
+    match list.filter(|_| !thing.is_null()) {
+        Some(list) => push(list, Pointer(thing)).map_or(-libc::ENOSPC, |()| 0),
+        None => -libc::EINVAL,
+    }
+}
+
+fn taken(thing: Option<Pointer>) -> *mut c_void {
+    thing.map_or(std::ptr::null_mut(), Pointer::get)
 }
 
 /// # Safety
@@ -158,10 +170,7 @@ unsafe extern "C" fn quartier_sharded_list_free(list: *mut Sharded) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn quartier_sharded_list_push(list: *const Sharded, thing: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
-    let Some(list) = (unsafe { list.as_ref() }).filter(|_| !thing.is_null()) else {
-        return -libc::EINVAL;
-    };
-    list.push(Pointer(thing)).map_or(-libc::ENOSPC, |()| 0)
+    kept(thing, unsafe { list.as_ref() }, Sharded::push)
 }
 
 /// # Safety
@@ -169,8 +178,7 @@ unsafe extern "C" fn quartier_sharded_list_push(list: *const Sharded, thing: *mu
 #[unsafe(no_mangle)]
 unsafe extern "C" fn quartier_sharded_list_pop(list: *const Sharded) -> *mut c_void {
     // SAFETY: the caller's promise.
-    let thing = unsafe { list.as_ref() }.and_then(Sharded::pop);
-    thing.map_or(std::ptr::null_mut(), Pointer::get)
+    taken(unsafe { list.as_ref() }.and_then(Sharded::pop))
 }
 
 /// # Safety

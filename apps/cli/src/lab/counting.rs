@@ -1,5 +1,6 @@
 //! One counted run: a guest with the instrument in it.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -191,8 +192,8 @@ impl Counting {
         self.prepare(&mut request, &out)?;
         let report = run(&request)?;
         let counted = std::fs::read(&out).map_err(|_| nothing_counted(&report, folder.path()))?;
-        let taken = Taken::parse(&counted)?;
-        let noted = taken.noted.clone();
+        let mut taken = Taken::parse(&counted)?;
+        let noted = taken.noted.take();
         let mode = self.mode(&taken);
         let mut recording = taken.recording(Circumstances {
             command: words(&request.command),
@@ -301,22 +302,30 @@ const LINES_MAX: usize = 64;
 const PLACES_MAX: usize = 256;
 
 /// What names the addresses of a guest, whose programs are this machine's.
-struct Named(Names);
+struct Named {
+    names: Names,
+    /// Code that was asked for: callers come again and again.
+    codes: HashMap<(Option<u32>, u64), Option<CodePlace>>,
+}
 
 impl Named {
     fn of(spaces: &Spaces) -> Self {
-        Self(Names::new(Path::new("/"), &spaces.maps, &spaces.kernel_names))
+        let names = Names::new(Path::new("/"), &spaces.maps, &spaces.kernel_names);
+        Self { names, codes: HashMap::new() }
     }
 }
 
 impl Naming for Named {
     fn code(&mut self, process: Option<u32>, address: u64) -> Option<CodePlace> {
-        let Frame { function, module, .. } = self.0.function(process, address)?;
-        Some(CodePlace { function, module })
+        let find = || {
+            let Frame { function, module, .. } = self.names.function(process, address)?;
+            Some(CodePlace { function, module })
+        };
+        self.codes.entry((process, address)).or_insert_with(find).clone()
     }
 
     fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
-        self.0.object(process, address)
+        self.names.object(process, address)
     }
 }
 
