@@ -10,10 +10,11 @@ import org.eclipse.jetty.server.ServerConnector;
 import org.eclipse.jetty.server.handler.ContextHandler;
 import org.eclipse.jetty.server.handler.ContextHandlerCollection;
 import org.eclipse.jetty.util.Callback;
+import org.eclipse.jetty.util.thread.QueuedThreadPool;
 
 /**
  * The services on Jetty: as a handler below {@code /core}, as servlets of jakarta below {@code /ee10}, and as servlets
- * of javax below {@code /ee8}. Prints its port.
+ * of javax below {@code /ee8}. Prints its port. An argument is how many threads there are.
  */
 public final class JettyMain {
     /** Without servlets. What is asynchronous completes the callback later. */
@@ -62,7 +63,7 @@ public final class JettyMain {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Server server = new Server();
+        Server server = arguments.length > 0 ? new Server(new QueuedThreadPool(Integer.parseInt(arguments[0]))) : new Server();
         ServerConnector connector = new ServerConnector(server, 1, 1);
         connector.setHost("127.0.0.1");
         server.addConnector(connector);

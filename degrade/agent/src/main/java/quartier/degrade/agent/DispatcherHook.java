@@ -20,6 +20,7 @@ final class DispatcherHook implements Hook {
     private final Tasks tasks = new Tasks();
     private final Away away = new Away();
     private final UnseenWaits unseenWaits = new UnseenWaits();
+    private final Looks looks = new Looks();
     /** Null while nobody asks why. */
     private volatile Watch watch;
 
@@ -53,6 +54,9 @@ final class DispatcherHook implements Hook {
         }
         Request asked = server.request(request);
         rules.saw(asked);
+        if (looks.isFollowing()) {
+            looks.entered(server.connection(identity), dispatcher::hasComeBefore);
+        }
         long kernelThread = KernelThreads.current();
         if (kernelThread != 0) {
             unseenWaits.begins(dispatcher);
@@ -172,6 +176,36 @@ final class DispatcherHook implements Hook {
     public void handler(Occupant seated, String server, Object handler) {
         String name = Entries.handler(server, handler);
         dispatcher.handledBy(((Seated) seated).job, name, !Entries.handsOn(name));
+    }
+
+    @Override
+    public void answers(Object connection) {
+        looks.answers(connection);
+    }
+
+    @Override
+    public void awaits(Object connection) {
+        looks.awaits(connection);
+    }
+
+    @Override
+    public void looks(Object looker) {
+        looks.begins(looker);
+    }
+
+    @Override
+    public void looked(Object looker) {
+        looks.ended(looker);
+    }
+
+    @Override
+    public void selects(Object looker) {
+        looks.selects(looker);
+    }
+
+    @Override
+    public void selected(Object connection) {
+        looks.selected(connection);
     }
 
     @Override

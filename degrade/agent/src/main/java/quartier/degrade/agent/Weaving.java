@@ -215,7 +215,8 @@ final class Weaving implements ClassFileTransformer {
         if (woven == null) {
             Entry entry = entries.get(0);
             Say.say(name + " has no " + entry.method() + (entry.descriptor() == null ? "" : entry.descriptor())
-                    + ": this version of " + entry.server() + " is not known, and its requests are not seen rightly");
+                    + ": this version of " + entry.server() + " is not known, and its requests are not seen rightly"
+                    + " (or, if that is where it looks for connections, later than it is thought)");
         }
         return woven;
     }

@@ -226,6 +226,18 @@ public final class Dispatcher {
         });
     }
 
+    /**
+     * A request came so long before it was at the server's entry. To be told of some of them.
+     *
+     * @param slept whether the thread that saw it first slept then: until it woke up is not in it
+     */
+    public void hasComeBefore(long nanos, boolean slept) {
+        locked(() -> {
+            scheduler.hasComeBefore(nanos, slept, clock.getAsLong());
+            return null;
+        });
+    }
+
     /** What a request waits on average before it is seen, by what threads have waited in the last second. */
     public long unseenWaitNanos() {
         return locked(() -> scheduler.unseenWaitNanos(clock.getAsLong()));

@@ -590,6 +590,11 @@ public final class Scheduler {
         wakeUps.addWaited(nanos, nowNanos);
     }
 
+    /** A request came so long before it was at the server's entry, and if somebody slept, even longer. */
+    public void hasComeBefore(long nanos, boolean slept, long nowNanos) {
+        wakeUps.addFollowed(nanos, slept, nowNanos);
+    }
+
     long unseenWaitNanos(long nowNanos) {
         return wakeUps.meanBeforeEntryNanos(nowNanos);
     }

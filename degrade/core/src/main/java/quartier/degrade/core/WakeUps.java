@@ -3,7 +3,8 @@ package quartier.degrade.core;
 /**
  * What a request waits for CPUs before the server's entry. The agent sees nothing of it: first the thread that looks after connections
  * has to wake up, then the one that serves. How late the first one is, is guessed: as late as the controller, which sleeps as much. The
- * second one has used its CPU time, so the kernel may let it wait far longer; some of these count how long. Under the dispatcher's lock.
+ * second one has used its CPU time, so the kernel may let it wait far longer; some of these count how long. Where there may be more than
+ * two of them, one after the other, some requests are followed all the way. Under the dispatcher's lock.
  */
 final class WakeUps {
     /** So that two in a row are no neighbours in time; it has no factor in common with those kept. */
@@ -15,10 +16,11 @@ final class WakeUps {
 
     private final Recent late = new Recent();
     private final Recent waited = new Recent();
+    private final Recent followed = new Recent();
 
     /** The latest of some measured durations. */
     private static final class Recent {
-        private static final int KEPT = 64;
+        private static final int KEPT = 256;
         /** What is longer ago was of another time. */
         private static final long RECENT_NANOS = 1_000_000_000;
 
@@ -84,8 +86,24 @@ final class WakeUps {
         }
     }
 
+    /**
+     * How long a request that was followed came before the server's entry.
+     *
+     * @param slept whether somebody had to wake up first, which is not in it
+     */
+    void addFollowed(long nanos, boolean slept, long nowNanos) {
+        followed.add(nanos + (slept ? lateNanos(nowNanos) : 0), nowNanos);
+    }
+
+    private boolean isFollowed(long nowNanos) {
+        return followed.isKnown(NR_WAITED_LEAST, nowNanos);
+    }
+
     /** As long as one request may have waited: of late, so many threads, each as long as some did. */
     long beforeEntryNanos(long nowNanos) {
+        if (isFollowed(nowNanos)) {
+            return followed.next();
+        }
         return lateNanos(nowNanos) + (isCounted(nowNanos) ? waited.next() : lateNanos(nowNanos));
     }
 
@@ -100,6 +118,9 @@ final class WakeUps {
 
     /** How long a request waits so on average. */
     long meanBeforeEntryNanos(long nowNanos) {
+        if (isFollowed(nowNanos)) {
+            return followed.mean();
+        }
         long ofFirst = late.isKnown(1, nowNanos) ? late.mean() - late.least() : 0;
         return ofFirst + (isCounted(nowNanos) ? waited.mean() : ofFirst);
     }

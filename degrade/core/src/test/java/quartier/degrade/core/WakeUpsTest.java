@@ -70,6 +70,26 @@ class WakeUpsTest {
     }
 
     @Test
+    void whereRequestsAreFollowedNothingIsGuessed() {
+        WakeUps wakeUps = new WakeUps();
+        wakeUps.addLate(0, 1);
+        wakeUps.addLate(4 * MS, 1);
+        for (int request = 0; request < 8; request++) {
+            wakeUps.addWaited(30 * MS, 1);
+            wakeUps.addFollowed(50 * MS, false, 1);
+            assertTrue(request == 7 || wakeUps.meanBeforeEntryNanos(1) <= 32 * MS, "one may be an exception");
+        }
+        assertEquals(50 * MS, wakeUps.meanBeforeEntryNanos(1));
+        assertEquals(50 * MS, wakeUps.beforeEntryNanos(1));
+        for (int request = 0; request < 256; request++) {
+            wakeUps.addFollowed(50 * MS, true, 2);
+        }
+        assertEquals(52 * MS, wakeUps.meanBeforeEntryNanos(2), "whoever had to wake up was late");
+        wakeUps.addLate(0, 1500 * MS);
+        assertEquals(0, wakeUps.meanBeforeEntryNanos(1500 * MS), "they were of another time");
+    }
+
+    @Test
     void whatIsLongAgoOrNoWaitForCpusDoesNotCount() {
         WakeUps wakeUps = new WakeUps();
         wakeUps.addLate(0, 1);

@@ -169,6 +169,87 @@ public final class Gate {
         }
     }
 
+    /** This connection is about to be sent an answer, or a part of one: from now on its next request may come. */
+    public static void answers(String server, Object connection) {
+        Hook owner = hook;
+        if (owner == null) {
+            return;
+        }
+        try {
+            owner.answers(connection);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    /** There was nothing to be read from this connection: from now on looks find it. */
+    public static void awaits(String server, Object connection) {
+        Hook owner = hook;
+        if (owner == null) {
+            return;
+        }
+        try {
+            owner.awaits(connection);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    /** This thread is about to look which connections have something to be read. {@link #looked} ends that. */
+    public static void looks(String server, Object looker) {
+        Hook owner = hook;
+        if (owner == null) {
+            return;
+        }
+        Seat.own().looker = looker;
+        try {
+            owner.looks(looker);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    public static void looked() {
+        Seat seat = Seat.own();
+        Object looker = seat.looker;
+        Hook owner = hook;
+        seat.looker = null;
+        if (owner == null || looker == null) {
+            return;
+        }
+        try {
+            owner.looked(looker);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    /** This thread goes on through what was found. */
+    public static void selects(String server, Object looker) {
+        Hook owner = hook;
+        if (owner == null) {
+            return;
+        }
+        try {
+            owner.selects(looker);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
+    /** It has come to this connection. */
+    public static void selected(String server, Object connection) {
+        Hook owner = hook;
+        if (owner == null) {
+            return;
+        }
+        try {
+            owner.selected(connection);
+        } catch (Exception | LinkageError fault) {
+            owner.fault(fault);
+        }
+    }
+
     /** Whoever runs on this thread gives this task to somebody else. */
     public static void handOver(Object task) {
         if (hook == null || task == null) {

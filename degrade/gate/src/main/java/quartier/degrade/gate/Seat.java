@@ -24,6 +24,8 @@ final class Seat {
     long look;
     long lookNanos;
     int nrLookPasses;
+    /** With what this thread looks for connections at the moment. */
+    Object looker;
     Hook hook;
     Occupant occupant;
 

@@ -14,11 +14,14 @@ import quartier.degrade.weave.EntryWeaver.Kind;
 /**
  * Jetty 12: its core, and the servlet environments on it (8: javax; 9 to 11: jakarta). Every request goes through the
  * server's handler and is complete when its callback is, which may be later; servlets that were suspended go on in
- * their channel, on another thread.
+ * their channel, on another thread. A thread that has looked for connections serves the first one itself, and has another thread go on
+ * with those that it has found: so one may wait for many threads to get a CPU, one after the other, before it comes through the handler.
  */
 final class Jetty implements Server {
     private static final String PACKAGE = "org/eclipse/jetty/";
     private static final String SERVER = PACKAGE + "server/";
+    private static final String END_POINT = PACKAGE + "io/SelectableChannelEndPoint";
+    private static final String SELECTOR = PACKAGE + "io/ManagedSelector$SelectorProducer";
 
     @Override
     public String name() {
@@ -37,7 +40,12 @@ final class Jetty implements Server {
                 servlets(Kind.HANDLE, "ee8/servlet/ServletHolder"),
                 servlets(Kind.HANDLE, "ee9/servlet/ServletHolder"),
                 servlets(Kind.HANDLE, "ee10/servlet/ServletHolder"),
-                servlets(Kind.HANDLE, "ee11/servlet/ServletHolder"));
+                servlets(Kind.HANDLE, "ee11/servlet/ServletHolder"),
+                new Entry(Kind.LOOK, name(), SELECTOR, "select", "()Z"),
+                new Entry(Kind.SELECT, name(), SELECTOR, "processSelected", "()Ljava/lang/Runnable;"),
+                new Entry(Kind.AWAIT, name(), END_POINT, "needsFillInterest", "()V"),
+                new Entry(Kind.SELECTED, name(), END_POINT, "onSelected", "()Ljava/lang/Runnable;"),
+                new Entry(Kind.ANSWER, name(), PACKAGE + "io/SocketChannelEndPoint", "flush", "([Ljava/nio/ByteBuffer;)Z"));
     }
 
     private Entry servlets(Kind kind, String owner) {
@@ -62,6 +70,21 @@ final class Jetty implements Server {
             request = call(request, "getWrapped");
         }
         return request;
+    }
+
+    /** Below encryption there is another one, and that is selected. */
+    @Override
+    public Object connection(Object request) {
+        Object endPoint = asked(asked(asked(request, "getConnectionMetaData"), "getConnection"), "getEndPoint");
+        for (Object below = endPoint; below != null; below = asked(below, "unwrap")) {
+            endPoint = below;
+        }
+        return endPoint;
+    }
+
+    /** What it says, or null. */
+    private static Object asked(Object of, String name) {
+        return of == null || !knows(of, name) ? null : call(of, name);
     }
 
     @Override

@@ -42,6 +42,11 @@ public interface Server {
         return false;
     }
 
+    /** The connection that a request has come by, as the server's own threads select it; null if that is not known. */
+    default Object connection(Object request) {
+        return null;
+    }
+
     /** The name of the class behind something that handles requests; null if it is not known. */
     default String handler(Object handler) {
         return null;

@@ -28,7 +28,17 @@ public final class EntryWeaver {
         /** Handles this thread's: its object. */
         HANDLE,
         /** Has this thread's handled: by its last parameter. */
-        DELEGATE
+        DELEGATE,
+        /** Sends a connection its answer, or a part of one: its object. */
+        ANSWER,
+        /** Has looks find a connection, of which nothing more can be read: its object. */
+        AWAIT,
+        /** In it, a thread looks which connections have something to be read: its object. */
+        LOOK,
+        /** A thread goes on through what the last look has found: the same object. */
+        SELECT,
+        /** It has come to a connection: its object. */
+        SELECTED
     }
 
     /**
@@ -69,10 +79,15 @@ public final class EntryWeaver {
         method.maxStack = Math.max(method.maxStack, 4);
         switch (entry.kind) {
             case SERVE -> serve(owner, method, entry.server);
-            case RESUME -> resume(owner, method, entry.server);
+            case RESUME -> around(owner, method, told("resume", entry.server, 0), "end");
             case FINISH -> method.instructions.insert(told("finish", entry.server, 0));
             case HANDLE -> method.instructions.insert(told("handler", entry.server, 0));
             case DELEGATE -> method.instructions.insert(told("handler", entry.server, lastParameter(method)));
+            case ANSWER -> method.instructions.insert(told("answers", entry.server, 0));
+            case AWAIT -> method.instructions.insert(told("awaits", entry.server, 0));
+            case LOOK -> around(owner, method, told("looks", entry.server, 0), "looked");
+            case SELECT -> method.instructions.insert(told("selects", entry.server, 0));
+            case SELECTED -> method.instructions.insert(told("selected", entry.server, 0));
             default -> throw new AssertionError(entry);
         }
     }
@@ -94,11 +109,11 @@ public final class EntryWeaver {
         return told;
     }
 
-    private static void resume(ClassNode owner, MethodNode method, String server) {
+    private static void around(ClassNode owner, MethodNode method, InsnList begin, String end) {
         LabelNode from = new LabelNode();
         method.instructions.insert(from);
-        Insns.atEveryEnd(owner, method, from, "end");
-        method.instructions.insert(told("resume", server, 0));
+        Insns.atEveryEnd(owner, method, from, end);
+        method.instructions.insert(begin);
     }
 
     private static void serve(ClassNode owner, MethodNode method, String server) {

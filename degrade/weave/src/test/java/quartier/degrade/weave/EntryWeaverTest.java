@@ -137,6 +137,25 @@ class EntryWeaverTest {
     }
 
     @Test
+    void whoLooksForConnectionsIsHeardOfHoweverThatEnds() throws Exception {
+        String owner = Server.class.getName().replace('.', '/');
+        Entry look = new Entry(Kind.LOOK, "s", owner, "handle", null);
+        try (RecordingHook hook = new RecordingHook()) {
+            serve(look, "handle", TYPES, "aa", new StringBuilder("b"));
+            assertThrows(InvocationTargetException.class, () -> serve(look, "handle", TYPES, "", new StringBuilder("bb")));
+            serve(new Entry(Kind.ANSWER, "s", owner, "recycle", null), "recycle", new Class<?>[0]);
+            serve(new Entry(Kind.AWAIT, "s", owner, "recycle", null), "recycle", new Class<?>[0]);
+            serve(new Entry(Kind.SELECT, "s", owner, "recycle", null), "recycle", new Class<?>[0]);
+            serve(new Entry(Kind.SELECTED, "s", owner, "recycle", null), "recycle", new Class<?>[0]);
+            assertEquals(
+                    List.of("looks server", "looked server", "looks server", "looked server", "answers server", "awaits server",
+                            "selects server", "selected server"),
+                    hook.events);
+        }
+        serve(look, "handle", TYPES, "aa", new StringBuilder("b"));
+    }
+
+    @Test
     void anotherVersionOfTheServerIsLeftAlone() throws Exception {
         try (InputStream stream = Server.class.getResourceAsStream("EntryWeaverTest$Server.class")) {
             assertNull(EntryWeaver.weave(stream.readAllBytes(), List.of(entry("handle", "(I)Z"))));

@@ -84,6 +84,36 @@ final class RecordingHook implements Hook, AutoCloseable {
     }
 
     @Override
+    public void answers(Object connection) {
+        events.add("answers " + connection);
+    }
+
+    @Override
+    public void awaits(Object connection) {
+        events.add("awaits " + connection);
+    }
+
+    @Override
+    public void looks(Object looker) {
+        events.add("looks " + looker);
+    }
+
+    @Override
+    public void looked(Object looker) {
+        events.add("looked " + looker);
+    }
+
+    @Override
+    public void selects(Object looker) {
+        events.add("selects " + looker);
+    }
+
+    @Override
+    public void selected(Object connection) {
+        events.add("selected " + connection);
+    }
+
+    @Override
     public void handOver(Occupant occupant, Object task) {
         handedOver.add(task);
     }
