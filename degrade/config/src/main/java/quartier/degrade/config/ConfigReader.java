@@ -92,7 +92,7 @@ public final class ConfigReader {
             file.has(key);
         }
         Optional<Integer> permits = file.whole("permits", 1, 4096);
-        long sliceNanos = file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
+        long sliceNanos = sliceNanos(file);
         refuseWaitBelowSlice(file, sliceNanos, waitMaxNanos);
         Settings.Mode mode = file.word("mode", MODES, Settings.Mode.ON);
         OptionalInt metricsPort = file.whole("metrics_port", 0, 65535).map(OptionalInt::of).orElse(OptionalInt.empty());
@@ -284,11 +284,15 @@ public final class ConfigReader {
 
     /** Whoever comes may have to wait for a slice of each permit to end. */
     private static void refuseBelowSlice(Section file, Section section, String key, long targetNanos) {
-        long sliceNanos = file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
+        long sliceNanos = sliceNanos(file);
         if (targetNanos < sliceNanos) {
             section.problem(key, "a p95 of " + millis(targetNanos) + " ms cannot hold: a request may wait for a slice of "
                     + millis(sliceNanos) + " ms before it begins; raise the target, or lower slice_ms");
         }
+    }
+
+    private static long sliceNanos(Section file) {
+        return file.millisAsNanos("slice_ms").orElse(Settings.SLICE_NANOS);
     }
 
     private static String millis(long nanos) {
