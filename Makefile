@@ -33,7 +33,7 @@ XTASK_OF_TESTS = $(BUILD_OF_TESTS) && "$(TARGET)/debug/xtask"
 .NOTPARALLEL:
 
 .PHONY: help deps deps-demo build demo results test format clippy docs check-deps tidy tests loom degrade degrade-jar degrade-bench degrade-environments scale-planted scale-programs \
-	percore-counted \
+	percore-counted served \
 	bench lint man clean install stage deb
 
 help: ## This list
@@ -106,12 +106,18 @@ scale-planted: build ## How often `quartier scale` is right about a planted culp
 percore-counted: build ## Who takes whose line, percore's parts and others', on 4 to 32 CPUs, for docs/percore.md (an hour)
 	$(XTASK) percore-counted --quartier "$(BUILT)/quartier"
 
+# Guests of minutes each; what is there stays, so it may be interrupted.
+served: build ## WordPress behind stock web servers and behind `quartier serve`, counted, for docs/results (hours)
+	@sh xtask/deps.sh results
+	$(XTASK) served --quartier "$(BUILT)/quartier"
+
 # The same guests for all programs, so that they are comparable; what there is of one that cannot be counted stays as it is.
 KERNELS ?= 6.12 7.3
 STUDYS_PROGRAMS := exim memcached apache postgresql gmake indexer mapreduce
 SCALE_PROGRAMS := docs/results/scale/programs
 SCALE_GUESTS := --nodes 4 --cpus-per-node 8 --mem 8G --cpus 4,8,16,32 --repeat 3 --seed 1 --hang-timeout 600 --timeout 3600
 scale-programs: build ## What stops the study's seven programs from scaling on 4 to 32 CPUs of guests, for docs/results (hours)
+	@sh xtask/deps.sh programs
 	mkdir -p $(SCALE_PROGRAMS)
 	@for kernel in $(KERNELS); do for program in $(STUDYS_PROGRAMS); do \
 		result=$(SCALE_PROGRAMS)/$$program-$$kernel; \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing for building and testing (`build`), for the demonstration (`demo`), for counting real
-# programs (`results`), or for a Debian package (`deb`).
+# programs (`results`), for the study's programs in guests (`programs`), or for a Debian package (`deb`).
 # A shell script because it brings the cargo that runs everything else.
 set -eu
 
@@ -103,6 +103,15 @@ has_servers() {
         has_web
 }
 
+# An application with its database, what runs it in Apache itself, and what loads it.
+has_served() {
+    for file in share/wordpress share/wordpress/wp-content/themes/twentytwentyone lib/apache2/modules/libphp8.2.so \
+        lib/php/20220829/mysqli.so bin/siege; do
+        [ -e "/usr/$file" ] || [ -e "$servers_folder/usr/$file" ] || return 1
+    done
+    [ -e /etc/apache2/apache2.conf ] || [ -e "$servers_folder/etc/apache2/apache2.conf" ]
+}
+
 # fetch_servers WHAT-NEEDS-THEM PACKAGES...: with all that these need.
 fetch_servers() {
     needed=$1
@@ -175,6 +184,20 @@ check_results() {
     has stress-ng || need "stress-ng (UNAS's mix of processes)" "stress-ng"
 }
 
+# The study's programs. Those that Debian starts as it installs them are for whoever runs the machine: without them they are skipped.
+check_programs() {
+    { has apache2 || [ -e /usr/sbin/apache2 ]; } || need "Apache" "apache2-bin"
+    has ab || need "ab (it loads Apache)" "apache2-utils"
+    has memcaslap || need "memcaslap and its like (they ask memcached)" "libmemcached-tools"
+    has omindex || need "omindex (it indexes texts)" "xapian-omega"
+    has xapian-compact || need "xapian-compact" "xapian-tools"
+    starts=
+    { has exim4 || [ -e /usr/sbin/exim4 ]; } || starts="$starts exim4-daemon-light"
+    has memcached || starts="$starts memcached"
+    [ -n "$(ls -d /usr/lib/postgresql/*/bin/postgres 2>/dev/null)" ] || starts="$starts postgresql"
+    [ -z "$starts" ] || echo "quartier: these are skipped, and would be started here if they were installed:$starts" >&2
+}
+
 check_deb() {
     if ! has dpkg-deb; then
         echo "quartier: there is no dpkg-deb here, so no Debian package is made: \`make install\` needs none" >&2
@@ -215,9 +238,9 @@ install_packages() {
 }
 
 case ${1:-} in
-build | demo | results | deb) "check_$1" ;;
+build | demo | results | programs | deb) "check_$1" ;;
 *)
-    echo "usage: deps.sh build|demo|results|deb" >&2
+    echo "usage: deps.sh build|demo|results|programs|deb" >&2
     exit 2
     ;;
 esac
@@ -243,4 +266,7 @@ fi
 if [ "$1" = results ] && has apt-get && ! has_servers; then
     fetch_servers "\`cargo xtask servers\` and the tests of recipes need" postgresql mariadb-server-core \
         mariadb-client-core sysbench memcached apache2-bin apache2-utils nginx-light php-fpm
+fi
+if [ "$1" = results ] && has apt-get && ! has_served; then
+    fetch_servers "\`cargo xtask served\` needs" apache2 libapache2-mod-php php-mysql wordpress wordpress-theme-twentytwentyone siege
 fi

@@ -1,17 +1,36 @@
 //! The loop that steers connections, on a made-up machine in simulated time: it settles after a step,
-//! a slowed node and a copy that stands still, does nothing where there is nothing to do, and does not
-//! swing, with connections that live for 50 ms and for 30 s. `QUARTIER_SEED` repeats a run.
+//! a slowed node, a node that another program occupies and a copy that stands still, does nothing where
+//! there is nothing to do, and does not swing, with connections that live for 50 ms and for 30 s; by what
+//! it looks at itself, and by U of a decision tree, which grows old when nobody renews it. `QUARTIER_SEED`
+//! repeats a run.
 
-use quartier_decide::steer::{CopySeen, Shape, State, Steering, Why, places};
+use quartier_decide::steer::{CopySeen, Freshness, Shape, State, Steering, Why, places};
 
 const TICK_S: f64 = 0.02;
 const TICKS_PER_LOOK: usize = 5;
 const CPUS: f64 = 4.0;
+/// CPUs that a connection keeps busy.
+const DEMAND: f64 = 0.02;
 /// Connections that a copy has open at once; more wait.
 const OPEN_MAX: u32 = 400;
 
 /// As much as arrivals make, being random; a loop that is not damped overshoots by several times as much.
-const OVERSHOOT_MAX: f64 = 0.24;
+const RANDOM: Most = Most { excess: 0.25, swing: 0.1, overshoot: 0.24 };
+
+/// What comes a quarter of a second later makes it a little more.
+const RANDOM_AND_LATE: Most = Most { excess: 0.3, swing: 0.13, overshoot: 0.28 };
+
+/// By how much the node that has a step may be more loaded than the others in the end, how far what it keeps may be from its mean, and
+/// how far below that on its way there.
+#[derive(Clone, Copy)]
+struct Most {
+    excess: f64,
+    swing: f64,
+    overshoot: f64,
+}
+
+/// `quartier tree serve` renews U so often, and smooths it over four times as long.
+const RENEWED_EVERY_S: f64 = 0.25;
 
 /// xorshift64*, good enough for arrivals.
 struct Random(u64);
@@ -57,12 +76,67 @@ struct Node {
     arrived: u64,
     used_s: f64,
     slowed: f64,
+    /// Threads of another program that want a CPU each,
+    others: f64,
+    /// and those of it that the tree counts, if there is one.
+    counted: Option<f64>,
+    /// CPU time that anybody used: since the last look, and since U was renewed.
+    busy_s: f64,
+    busy_s_of_tree: f64,
+}
+
+/// U of a decision tree, which somebody renews until he ends.
+struct Tree {
+    period_s: f64,
+    ends_s: f64,
+    age_s: f64,
+    usage: Vec<Option<f64>>,
+    freshness: Freshness,
+}
+
+impl Tree {
+    fn renewed_every(period_s: f64, nr_nodes: usize) -> Self {
+        let usage = vec![None; nr_nodes];
+        let freshness = Freshness::default();
+        Self { period_s, ends_s: f64::INFINITY, age_s: 0.0, usage, freshness }
+    }
+
+    /// As `dqdt::Refresher` does it: a moving average over four ticks.
+    fn tick(&mut self, now_s: f64, nodes: &mut [Node]) {
+        self.age_s += TICK_S;
+        if now_s > self.ends_s || self.age_s < self.period_s {
+            return;
+        }
+        for (usage, node) in self.usage.iter_mut().zip(nodes) {
+            let now = std::mem::take(&mut node.busy_s_of_tree) / (node.power() * self.age_s);
+            let before = usage.unwrap_or(now);
+            *usage = Some(before + 2.0 * (now.min(1.0) - before) / 5.0);
+        }
+        self.age_s = 0.0;
+    }
+}
+
+impl Node {
+    /// CPUs, of the usual speed.
+    fn power(&self) -> f64 {
+        CPUS * self.slowed
+    }
+
+    /// All who want a CPU share them alike; gives what the copy wants, and what it gets.
+    fn run(&mut self) -> (f64, f64) {
+        let wanted = if self.is_stopped { 0.0 } else { f64::from(self.open) * DEMAND };
+        let (power, all) = (self.power(), wanted + self.others);
+        let got = if all > power { wanted / all * power } else { wanted };
+        self.used_s += got * TICK_S;
+        self.busy_s += all.min(power) * TICK_S;
+        self.busy_s_of_tree += all.min(power) * TICK_S;
+        (wanted, got)
+    }
 }
 
 struct World {
     nodes: Vec<Node>,
-    /// CPUs that a connection keeps busy.
-    demand: f64,
+    tree: Option<Tree>,
     life_s: f64,
     random: Random,
     steering: Steering,
@@ -91,7 +165,7 @@ impl World {
         };
         let mut world = Self {
             nodes: vec![Node { slowed: 1.0, ..Node::default() }; nr_nodes],
-            demand: 0.02,
+            tree: None,
             life_s,
             random: Random::seeded(),
             steering: Steering::new(shape),
@@ -104,22 +178,40 @@ impl World {
         world
     }
 
+    /// The same, and U comes from a tree that is renewed as often as usual.
+    fn by_tree(nr_nodes: usize, life_s: f64) -> Self {
+        let tree = Some(Tree::renewed_every(RENEWED_EVERY_S, nr_nodes));
+        Self { tree, ..Self::new(nr_nodes, life_s) }
+    }
+
+    /// Another program has so many threads on a node, and so many of them want a CPU.
+    fn occupy(&mut self, node: usize, counted: Option<f64>, wanting: f64) {
+        (self.nodes[node].counted, self.nodes[node].others) = (counted, wanting);
+    }
+
     /// Arrivals a second that keep a node so busy.
     fn rate(&self, busy: f64) -> f64 {
-        busy * CPUS / self.demand / self.life_s
+        busy * CPUS / DEMAND / self.life_s
     }
 
     fn look(&mut self) {
         let seconds = TICK_S * TICKS_PER_LOOK as f64;
-        let seen = |node: &Node| CopySeen {
+        let usage = self.tree.as_mut().and_then(|tree| {
+            let is_fresh = tree.freshness.look(seconds, Some(tree.age_s));
+            is_fresh.then(|| tree.usage.clone())
+        });
+        let usage = usage.unwrap_or_else(|| vec![None; self.nodes.len()]);
+        let seen = |(node, usage): (&Node, Option<f64>)| CopySeen {
             state: if node.is_stopped { State::Stopped } else { State::Listens },
             waiting: Some(node.waiting),
             open: Some(node.open),
             arrived: Some(node.arrived),
             worked_s: Some(node.used_s),
-            busy: Some((node.used_s / (CPUS * node.slowed * seconds)).min(1.0)),
+            busy: Some((node.busy_s / (node.power() * seconds)).min(1.0)),
+            usage,
+            others: node.counted.map(|counted| counted / CPUS),
         };
-        let seen: Vec<_> = self.nodes.iter().map(seen).collect();
+        let seen: Vec<_> = self.nodes.iter().zip(usage).map(seen).collect();
         let decision = self.steering.look(seconds, &seen);
         for (at, verdict) in decision.verdicts.iter().enumerate() {
             if verdict.out.is_some() && self.outs.get(at).is_some_and(|out| out.is_none()) {
@@ -138,7 +230,7 @@ impl World {
         self.rows = decision.shares.iter().map(|row| places(row, 256)).collect();
         self.shares = decision.shares;
         for node in &mut self.nodes {
-            (node.arrived, node.used_s) = (0, 0.0);
+            (node.arrived, node.used_s, node.busy_s) = (0, 0.0, 0.0);
         }
     }
 
@@ -159,17 +251,18 @@ impl World {
                     let accepted = node.waiting.min(OPEN_MAX - node.open.min(OPEN_MAX));
                     node.waiting -= accepted;
                     node.open += accepted;
-                    let wanted = f64::from(node.open) * self.demand;
-                    let power = CPUS * node.slowed;
-                    let progress = (power / wanted.max(1e-9)).min(1.0);
-                    node.used_s += wanted.min(power) * TICK_S;
-                    node.open -= self.random.count(node.open, progress * TICK_S / self.life_s);
-                    loads.push(wanted / power);
-                } else {
-                    loads.push(0.0);
                 }
+                let (wanted, got) = node.run();
+                if !node.is_stopped {
+                    let progress = (got / wanted.max(1e-9)).min(1.0);
+                    node.open -= self.random.count(node.open, progress * TICK_S / self.life_s);
+                }
+                loads.push((wanted + node.others) / node.power());
             }
             self.now_s += TICK_S;
+            if let Some(tree) = &mut self.tree {
+                tree.tick(self.now_s, &mut self.nodes);
+            }
             if (tick + 1) % TICKS_PER_LOOK == 0 {
                 self.look();
                 course.push((self.now_s, loads, self.shares.clone()));
@@ -213,31 +306,122 @@ fn where_all_are_alike_everybody_keeps_what_is_his() {
     }
 }
 
+/// A step of load on node 0, which the loop has to settle, all others being alike.
+fn step(mut world: World, settles_s: f64, most: Most) {
+    let life_s = world.life_s;
+    let rate = world.rate(0.4);
+    world.run(10.0 + life_s, &[rate; 4]);
+    // Node 0 receives what would keep it 1.6 times as busy as it can be; all together 0.7.
+    let rates = [4.0 * rate, rate, rate, rate];
+    let course = world.run(settles_s, &rates);
+    let load = |at: usize| tail(&course, 100, |loads, _| loads[at]);
+    let others = (load(1) + load(2) + load(3)) / 3.0;
+    let (excess, swing) = (load(0) - others, swing(&course, 100));
+    let overshoot = overshoot(&course);
+    println!(
+        "life {life_s} s: load 0 is {:.2}, others {others:.2}, swing {swing:.3}, overshoot {overshoot:.3}",
+        load(0)
+    );
+    assert!(excess < most.excess && load(0) < 1.0, "life {life_s} s: {excess}");
+    assert!(swing < most.swing, "life {life_s} s: {swing}");
+    assert!(overshoot < most.overshoot, "life {life_s} s: {overshoot}");
+    // The nearest gets the most of it.
+    let got = |at: usize| tail(&course, 100, |_, shares| shares[0][at]);
+    let further = (got(2) + got(3)) / 2.0;
+    assert!(life_s > 0.1 || got(1) > further, "{} {further}", got(1));
+}
+
+const LIVES: [(f64, f64); 4] = [(0.05, 30.0), (1.0, 30.0), (10.0, 90.0), (30.0, 240.0)];
+
 #[test]
 fn a_step_of_load_is_spread_and_then_nothing_swings() {
-    for (life_s, settles_s) in [(0.05, 30.0), (1.0, 30.0), (10.0, 90.0), (30.0, 240.0)] {
-        let mut world = World::new(4, life_s);
-        let rate = world.rate(0.4);
-        world.run(10.0 + life_s, &[rate; 4]);
-        // Node 0 receives what would keep it 1.6 times as busy as it can be; all together 0.7.
-        let rates = [4.0 * rate, rate, rate, rate];
-        let course = world.run(settles_s, &rates);
-        let load = |at: usize| tail(&course, 100, |loads, _| loads[at]);
-        let others = (load(1) + load(2) + load(3)) / 3.0;
-        let (excess, swing) = (load(0) - others, swing(&course, 100));
-        let overshoot = overshoot(&course);
-        println!(
-            "life {life_s} s: load 0 is {:.2}, others {others:.2}, swing {swing:.3}, overshoot {overshoot:.3}",
-            load(0)
-        );
-        assert!(excess < 0.25 && load(0) < 1.0, "life {life_s} s: {excess}");
-        assert!(swing < 0.1, "life {life_s} s: {swing}");
-        assert!(overshoot < OVERSHOOT_MAX, "life {life_s} s: {overshoot}");
-        // The nearest gets the most of it.
-        let got = |at: usize| tail(&course, 100, |_, shares| shares[0][at]);
-        let further = (got(2) + got(3)) / 2.0;
-        assert!(life_s > 0.1 || got(1) > further, "{} {further}", got(1));
+    for (life_s, settles_s) in LIVES {
+        step(World::new(4, life_s), settles_s, RANDOM);
     }
+}
+
+#[test]
+fn by_the_usage_that_the_tree_has_it_settles_as_well() {
+    for (life_s, settles_s) in LIVES {
+        step(World::by_tree(4, life_s), settles_s, RANDOM_AND_LATE);
+    }
+}
+
+#[test]
+fn usage_that_nobody_renews_any_more_is_not_believed() {
+    for (life_s, settles_s) in LIVES {
+        let mut world = World::by_tree(4, life_s);
+        // While all is calm, so that is what the tree goes on to say.
+        world.tree.as_mut().unwrap().ends_s = 5.0;
+        step(world, settles_s, RANDOM_AND_LATE);
+    }
+}
+
+#[test]
+fn usage_that_is_renewed_too_seldom_changes_nothing() {
+    let course = |period_s: Option<f64>| {
+        let mut world = World::new(4, 0.5);
+        // The same arrivals each time.
+        world.random = Random(4711);
+        world.tree = period_s.map(|period_s| Tree::renewed_every(period_s, 4));
+        let rate = world.rate(0.4);
+        world.run(30.0, &[4.0 * rate, rate, rate, rate])
+    };
+    for period_s in [1.0, 3.0, 60.0] {
+        assert!(course(Some(period_s)) == course(None), "{period_s} s");
+    }
+    assert!(course(Some(RENEWED_EVERY_S)) != course(None));
+}
+
+/// All of a node's CPUs are taken by threads of another program.
+#[test]
+fn a_node_that_another_program_occupies_gives_its_connections_away_until_it_ends() {
+    for by_tree in [false, true] {
+        let mut world = if by_tree { World::by_tree(4, 0.5) } else { World::new(4, 0.5) };
+        let rate = world.rate(0.5);
+        (0..4).for_each(|node| world.occupy(node, Some(0.0), 0.0));
+        world.run(10.0, &[rate; 4]);
+        world.occupy(1, Some(CPUS), CPUS);
+        let course = world.run(40.0, &[rate; 4]);
+        let share = |from: usize, to: usize| tail(&course, 100, |_, shares| shares[from][to]);
+        println!("by tree {by_tree}: node 1 keeps {:.2}", share(1, 1));
+        assert!(share(1, 1) < 0.3, "{}", share(1, 1));
+        for from in [0, 2, 3] {
+            assert!(share(from, 1) < 0.02 && share(from, from) > 0.9, "{from}");
+        }
+        world.occupy(1, Some(0.0), 0.0);
+        let course = world.run(40.0, &[rate; 4]);
+        let kept = tail(&course, 100, |_, shares| shares[1][1]);
+        assert!(kept > 0.97, "{kept}");
+    }
+}
+
+/// T tells before anybody can see it.
+#[test]
+fn what_another_program_has_just_begun_counts_at_once_and_is_forgotten_if_it_sleeps() {
+    let after_a_look = |counted: [f64; 2], wanting: f64| {
+        let mut world = World::by_tree(4, 0.5);
+        let rate = world.rate(0.5);
+        (0..4).for_each(|node| world.occupy(node, Some(counted[0]), 0.0));
+        world.run(20.0, &[rate; 4]);
+        world.occupy(1, Some(counted[1]), wanting);
+        let seconds = TICK_S * TICKS_PER_LOOK as f64;
+        let course = world.run(seconds, &[rate; 4]);
+        (tail(&course, 1, |_, shares| shares[1][1]), world, rate)
+    };
+    let (kept, ..) = after_a_look([0.0, 0.0], CPUS);
+    assert!(kept > 0.9, "nobody counts them, and half a second has to pass: {kept}");
+    let (kept, ..) = after_a_look([0.0, CPUS], CPUS);
+    assert!(kept < 0.8, "{kept}");
+    // What was there before us is not new.
+    let (kept, ..) = after_a_look([CPUS, CPUS], 0.0);
+    assert!(kept > 0.9, "{kept}");
+    // A hundred threads that wait for something else take nothing.
+    let (kept, mut world, rate) = after_a_look([0.0, 100.0], 0.0);
+    assert!(kept < 0.8, "{kept}");
+    let course = world.run(5.0, &[rate; 4]);
+    let kept = tail(&course, 10, |_, shares| shares[1][1]);
+    assert!(kept > 0.97, "{kept}");
 }
 
 #[test]
@@ -305,6 +489,8 @@ fn where_nobody_can_serve_nobody_is_chosen_and_what_is_unknown_moves_nothing() {
         arrived: None,
         worked_s: None,
         busy,
+        usage: None,
+        others: None,
     };
     let mut steering = Steering::new(shape);
     let decision = steering.look(0.1, &[seen(State::Gone, None); 2]);
@@ -330,6 +516,8 @@ fn a_domain_without_a_copy_gives_to_the_nearest() {
         arrived: Some(0),
         worked_s: Some(0.0),
         busy: Some(0.0),
+        usage: None,
+        others: None,
     };
     let decision = Steering::new(shape).look(0.1, &[idle; 2]);
     assert!((decision.shares[0][0] - 0.8).abs() < 1e-9, "{:?}", decision.shares[0]);

@@ -1,6 +1,8 @@
 //! Verdicts on made-up runs whose culprit is known: what threads did, moment by moment.
 
-use quartier_decide::verdict::{Class, Comparison, Outcome, Point, Run, Study, Verdict, fold};
+use quartier_decide::verdict::{
+    Class, Clock, Comparison, Outcome, Point, Run, Study, Verdict, fold,
+};
 use quartier_model::{Event, Frame, Happening, KERNEL_MODULE, Recording, Touch};
 
 /// A look of the clock: every millisecond.
@@ -443,4 +445,22 @@ fn runs_that_differ_are_not_judged() {
     study.points.truncate(1);
     let verdict = Verdict::of(&study);
     assert!(verdict.sentences[0].contains("--cpus"), "{verdict:#?}");
+}
+
+#[test]
+fn it_is_told_where_the_processor_said_when_to_look() {
+    let mut study = Study { unit: "unit".to_owned(), ..Study::default() };
+    let mut story = Story::new();
+    let ends_ns = story.runs(1, 0, 100, COMPUTE, None);
+    let mut run = story.run(&mut study, 1, ends_ns);
+    for (clock, is_told) in
+        [(None, false), (Some(Clock::Software), false), (Some(Clock::Cycles), true)]
+    {
+        run.profile.as_mut().unwrap().clock = clock;
+        let runs = vec![run.clone(), run.clone()];
+        study.points = vec![Point { nr_cpus: 1, cpus: "0".to_owned(), runs }];
+        let notes = Verdict::of(&study).notes;
+        let told = notes.iter().any(|note| note.contains("the processor's counter of cycles"));
+        assert_eq!(told, is_told, "{clock:?}: {notes:?}");
+    }
 }

@@ -11,6 +11,7 @@ mod percore_counted;
 mod planted;
 mod range;
 mod script;
+mod served;
 mod servers;
 mod soak;
 mod staged;
@@ -76,6 +77,8 @@ enum Command {
     ScalePlanted(planted::Args),
     /// Count who takes whose line in percore's parts and in what others offer, for docs/percore.md
     PercoreCounted(percore_counted::Args),
+    /// Count a real application behind stock web servers and behind copies of one, for docs/results/served
+    Served(served::Args),
     /// Measure what counting costs, for docs/lab.md
     CountCost(counted::cost::Args),
 }
@@ -114,6 +117,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::DegradeBench(args) => degrade_bench::run(&args),
         Command::ScalePlanted(args) => planted::run(&args),
         Command::PercoreCounted(args) => percore_counted::run(&args),
+        Command::Served(args) => served::run(&args),
         Command::CountCost(args) => counted::cost::run(&args),
     }
 }

@@ -1,7 +1,8 @@
 //! `libquartier_sites.so`, for `quartier scale --allocations`: notes of each block of memory which code asked for it.
 //!
 //! The functions that allocate do as ever, and beside that write into a table that was made before the program began
-//! (`observe/src/profile/sites.rs` reads it). Here nothing is allocated or freed, no lock is taken and errno stays; what
+//! (`observe/src/profile/sites.rs` reads it). In a guest that is counted there is no table: the instrument around it is told, by an
+//! instruction that does nothing (`lab/plugin/marker/`). Here nothing is allocated or freed, no lock is taken and errno stays; what
 //! cannot be noted is not, and the program runs on.
 #![cfg(all(
     target_os = "linux",

@@ -1,4 +1,4 @@
-//! A block is noted: by whom and when.
+//! A block is noted: by whom and when. And it is told to an instrument around the machine, if the machine is a guest that is counted.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -10,9 +10,13 @@ const ENV_TABLE: &CStr = c"QUARTIER_SITES";
 /// The smallest pages there are.
 const PAGE_BYTES: usize = 4096;
 
-/// Null: nothing is noted.
+/// The displacement of an instruction that does nothing, and says that memory was allocated; `lab/plugin/marker/` has it too.
+#[cfg(any(test, target_arch = "x86_64"))]
+const ALLOCATED: u32 = 0x5155_4103;
+
+/// Null: there is none.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
-/// This process's id, in memory that is zero again in a child that has memory of its own.
+/// This process's id, in memory that is zero again in a child that has memory of its own. Null: nothing is noted.
 static PROCESS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Who called.
@@ -24,15 +28,15 @@ pub struct Caller {
     pub stack: *const u64,
 }
 
-/// Begins to note, if there is a table.
+/// Begins to note.
 pub extern "C" fn init() {
     // SAFETY: errno is the thread's own.
     let errno = unsafe { *libc::__errno_location() };
-    if let Some(table) = table()
-        && let Some(process) = wiped_in_children()
-    {
-        PROCESS.store(process, Ordering::Relaxed);
-        TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
+    if let Some(process) = wiped_in_children() {
+        if let Some(table) = table() {
+            TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Relaxed);
+        }
+        PROCESS.store(process, Ordering::Release);
     }
     // SAFETY: as above. A program may rely on it that it begins without an error.
     unsafe { *libc::__errno_location() = errno };
@@ -61,24 +65,50 @@ fn wiped_in_children() -> Option<*mut AtomicU32> {
 
 /// Notes a block, if there is one.
 pub fn block(block: *mut c_void, bytes: usize, caller: Caller) {
-    // SAFETY: null, or a table that stays mapped.
-    let Some(table) = (unsafe { TABLE.load(Ordering::Acquire).as_ref() }) else { return };
+    // SAFETY: null, or a word that stays mapped.
+    let Some(process) = (unsafe { PROCESS.load(Ordering::Acquire).as_ref() }) else { return };
     if block.is_null() || bytes == 0 {
         return;
     }
+    let process = own_number(process);
+    tell(block, bytes, caller, process);
+    // SAFETY: null, or a table that stays mapped.
+    let Some(table) = (unsafe { TABLE.load(Ordering::Relaxed).as_ref() }) else { return };
     table.note(&Allocation {
         start: block as usize as u64,
         bytes: bytes as u64,
-        process: process().into(),
+        process: process.into(),
         at_ns: now_ns(),
         returns_to: caller.returns_to as u64,
         stack: caller.words(),
     });
 }
 
-fn process() -> u32 {
-    // SAFETY: it was stored before the table was, and stays mapped.
-    let known = unsafe { &*PROCESS.load(Ordering::Relaxed) };
+/// For whoever emulates this processor and recognises the instruction.
+#[cfg(target_arch = "x86_64")]
+fn tell(block: *mut c_void, bytes: usize, caller: Caller, process: u32) {
+    // SAFETY: the instruction neither reads nor writes memory or registers, whatever its operand says; an instrument only reads
+    // what the stack of this thread has.
+    unsafe {
+        std::arch::asm!(
+            ".byte 0x0f, 0x1f, 0x80",
+            ".long {displacement}",
+            displacement = const ALLOCATED,
+            in("rdi") block,
+            in("rsi") bytes,
+            in("rdx") caller.returns_to,
+            in("rcx") caller.stack,
+            in("r8") u64::from(process),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
+/// There is no instrument for other processors.
+#[cfg(not(target_arch = "x86_64"))]
+fn tell(_block: *mut c_void, _bytes: usize, _caller: Caller, _process: u32) {}
+
+fn own_number(known: &AtomicU32) -> u32 {
     match known.load(Ordering::Relaxed) {
         0 => {
             // SAFETY: no arguments.
@@ -116,6 +146,16 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `lab/plugin/marker/` has this number too.
+    #[test]
+    fn the_marker_is_that_of_the_instrument_and_does_nothing_without_one() {
+        assert_eq!(ALLOCATED, 0x5155_4103);
+        let mut stack = [7_u64; STACK_WORDS];
+        let caller = Caller { returns_to: 1, stack: stack.as_ptr() };
+        tell(stack.as_mut_ptr().cast(), 8, caller, 9);
+        assert_eq!(stack, [7; STACK_WORDS]);
+    }
 
     #[test]
     fn nothing_is_read_behind_the_page_of_the_return_address() {

@@ -10,25 +10,31 @@ use serde_json::Value;
 
 /// What stops a program of four threads, as far as lines tell it.
 fn lines(kernel: &str, reason: &str, units: &str) -> Option<Vec<Value>> {
+    lines_of("stops_scaling", kernel, &[], &[reason, "4", units])
+}
+
+/// Of a program with these words, counted with these options too.
+fn lines_of(program: &str, kernel: &str, options: &[&str], words: &[&str]) -> Option<Vec<Value>> {
     if !common::can_boot(kernel) {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
-    let program = common::program("stops_scaling");
     let output = Command::new(common::quartier())
         .args(["lab", "count", "--kernel", kernel, "--nodes", "2", "--cpus-per-node", "2"])
-        .args(["--timeout", "400", "--lines", "--report"])
+        .args(["--timeout", "400", "--lines"])
+        .args(options)
+        .arg("--report")
         .arg(&report)
         .arg("--")
-        .arg(program)
-        .args([reason, "4", units])
+        .arg(common::program(program))
+        .args(words)
         .stdin(Stdio::null())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    println!("{kernel} {reason}: {said}");
+    println!("{kernel} {words:?}: {said}");
     assert!(said.contains("Lines that CPUs take from each other"), "{said}");
     let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     Some(report["lines"]["most"].as_array().unwrap().clone())
@@ -125,6 +131,30 @@ fn words_of_several_threads_that_lie_too_close_are_named_on_7_3() {
     let words = line["words"].as_array().unwrap();
     assert!(words.iter().all(|word| text(&word["object"]) == "neighbours"), "{line}");
     assert_eq!(text(&words[0]["takers"][0]["function"]), "count_beside_others", "{line}");
+}
+
+/// It was allocated before there was a second thread, and is called by who did.
+#[test]
+fn memory_that_was_allocated_is_named_by_who_allocated_it_on_6_12() {
+    let words = ["sharing", "4", "1000"];
+    let Some(found) = lines_of("allocates", "6.12", &["--allocations"], &words) else { return };
+    let line = own(&found);
+    assert_eq!(text(&line["nature"]), "falsely-shared", "{line}");
+    let words = line["words"].as_array().unwrap();
+    let is_named = |word: &Value| text(&word["object"]) == "memory from make_counters";
+    assert!(words.iter().all(is_named), "{line}");
+    assert_eq!(text(&words[0]["takers"][0]["function"]), "count_own", "{line}");
+}
+
+#[test]
+fn what_tells_of_allocations_goes_with_lines_only() {
+    let output = Command::new(common::quartier())
+        .args(["lab", "count", "--allocations", "--", "true"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--lines"), "{said}");
 }
 
 /// The lock of an address space is in memory that nobody has a name for; who takes it has one.

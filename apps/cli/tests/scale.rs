@@ -13,6 +13,8 @@ use stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
 
 /// Judged anew where the machine is too busy to tell, so many times.
 const TRIES: usize = 6;
+/// After so many it is this machine that makes a plant cost nothing.
+const COSTLESS_MAX: usize = 2;
 
 /// One at a time: what others run takes the CPUs that are measured.
 fn alone() -> MutexGuard<'static, ()> {
@@ -61,15 +63,32 @@ fn report_on(reason: &str, units: &str) -> Option<Value> {
         let outcome = report["verdict"]["outcome"].as_str().unwrap().to_owned();
         let is_named = report["verdict"]["culprits"].as_array().is_some_and(|of| !of.is_empty());
         println!("{}", report["verdict"]["sentences"]);
-        if outcome == "scales" || is_named || reason == "nothing" {
+        let is_missed = outcome == "scales" && !costs_nothing(&report);
+        if is_missed || is_named || reason == "nothing" {
             return Some(report);
         }
         outcomes.push(outcome);
+        if outcomes.iter().filter(|outcome| *outcome == "scales").count() == COSTLESS_MAX {
+            break;
+        }
     }
     // That noise forbids a name is an answer; that it does so always is this machine's doing.
-    assert!(outcomes.iter().all(|outcome| outcome == "unknown"), "{reason}: {outcomes:?}");
-    println!("skipped: too much else happens on this machine");
+    let is_excused = |outcome: &String| outcome == "unknown" || outcome == "scales";
+    assert!(outcomes.iter().all(is_excused), "{reason}: {outcomes:?}");
+    println!("skipped: too much else happens on this machine, or its CPUs share a core");
     None
+}
+
+/// By its own rate, in which no profile has a part: CPUs of a virtual machine may be one core's, and lines between them cost nothing.
+fn costs_nothing(report: &Value) -> bool {
+    const SCALES: f64 = 1.6;
+    let rate = |point: &Value| -> f64 {
+        let runs = point["runs"].as_array().unwrap();
+        let rate = |run: &Value| run["units"].as_f64().unwrap() / run["wall_s"].as_f64().unwrap();
+        runs.iter().map(rate).sum::<f64>() / runs.len() as f64
+    };
+    let points = report["study"]["points"].as_array().unwrap();
+    rate(&points[1]) >= SCALES * rate(&points[0])
 }
 
 /// The culprit that is named first is the one that was planted, and next to nothing is laid upon others.
@@ -369,8 +388,13 @@ fn reports_are_compared() {
     let output = diff("slow", "fast");
     let printed = text(&output.stdout);
     assert!(output.status.success() && printed.contains(": more."), "{output:?}");
-    std::fs::write(file("other"), "{\"format\":1,\"command\":[]}").unwrap();
-    for (other, message) in [("other", "is no report"), ("missing", "cannot read")] {
+    std::fs::write(file("other"), "{\"format\":2,\"command\":[]}").unwrap();
+    std::fs::write(file("older"), "{\"format\":1,\"command\":[]}").unwrap();
+    for (other, message) in [
+        ("other", "is no report"),
+        ("older", "has format 1, and 2 is what this version reads"),
+        ("missing", "cannot read"),
+    ] {
         let output = diff("slow", other);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");

@@ -137,8 +137,16 @@ mod tests {
     use super::*;
 
     fn seen(state: State, waiting: u32, arrived: Option<u64>, worked_s: f64) -> CopySeen {
-        let worked_s = Some(worked_s);
-        CopySeen { state, waiting: Some(waiting), open: None, arrived, worked_s, busy: None }
+        CopySeen {
+            state,
+            waiting: Some(waiting),
+            open: None,
+            arrived,
+            worked_s: Some(worked_s),
+            busy: None,
+            usage: None,
+            others: None,
+        }
     }
 
     fn after(health: &mut Health, looks: usize, seen: &CopySeen) -> f64 {

@@ -18,6 +18,9 @@ const WAITING_LOAD_MAX: f64 = 2.0;
 /// Loads are smoothed over this time, in seconds.
 const SMOOTHED_S: f64 = 0.5;
 
+/// Threads that others have begun count as so much load at most: all CPUs.
+const BEGUN_MAX: f64 = 1.0;
+
 /// Spilled at once, of an error of 1.
 const PROPORTIONAL: f64 = 0.5;
 
@@ -35,7 +38,13 @@ const RATE_S: f64 = 5.0;
 /// One copy's part of the loop.
 #[derive(Clone, Debug)]
 pub struct Law {
-    load: Option<f64>,
+    /// How busy its CPUs are, and what waits for them, both smoothed.
+    busy: Option<f64>,
+    waiting: Option<f64>,
+    /// Threads of others for each of its CPUs, smoothed alike,
+    others: Option<f64>,
+    /// and how many more there are by now, which are not in `busy` yet.
+    begun: f64,
     error: f64,
     integral: f64,
     /// Arrivals a second.
@@ -45,7 +54,16 @@ pub struct Law {
 
 impl Law {
     pub fn new() -> Self {
-        Self { load: None, error: 0.0, integral: 0.0, rate: None, life_s: LIFE_S_UNKNOWN }
+        Self {
+            busy: None,
+            waiting: None,
+            others: None,
+            begun: 0.0,
+            error: 0.0,
+            integral: 0.0,
+            rate: None,
+            life_s: LIFE_S_UNKNOWN,
+        }
     }
 
     /// It serves no more: what it was is of no use when it comes back.
@@ -55,15 +73,20 @@ impl Law {
 
     /// Takes in what was seen.
     pub fn see(&mut self, seconds: f64, seen: &CopySeen, cpus: usize) {
+        let periods = seconds / SMOOTHED_S;
         let waiting = seen.waiting.map(|waiting| {
             (f64::from(waiting) / (WAITING_PER_CPU * cpus.max(1) as f64)).min(WAITING_LOAD_MAX)
         });
-        // One of the two alone is a load too; none is none.
-        let now = match (seen.busy, waiting) {
-            (None, None) => None,
-            (busy, waiting) => Some(busy.unwrap_or(0.0) + waiting.unwrap_or(0.0)),
+        self.waiting = waiting.map(|now| smoothed(self.waiting, now, periods));
+        // What the tree says is smoothed already.
+        let looked_at = seen.busy.map(|now| smoothed(self.busy, now, periods));
+        self.busy = seen.usage.or(looked_at);
+        self.begun = match (seen.others, self.others) {
+            (Some(now), Some(before)) => (now - before).clamp(0.0, BEGUN_MAX),
+            // Those that were there before us are in what is busy.
+            _ => 0.0,
         };
-        self.load = now.map(|now| smoothed(self.load, now, seconds / SMOOTHED_S));
+        self.others = seen.others.map(|now| smoothed(self.others, now, periods));
         if let Some(arrived) = seen.arrived.filter(|_| seconds > 0.0) {
             let now = arrived as f64 / seconds;
             self.rate = Some(smoothed(self.rate, now, seconds / RATE_S));
@@ -77,21 +100,32 @@ impl Law {
         };
     }
 
-    /// Compares with the mean of the others.
-    pub fn correct(&mut self, seconds: f64, others: Option<f64>) {
-        let (Some(load), Some(others)) = (self.load, others) else {
+    /// Compares with the means of the others: of their loads, and of these with what has just begun there.
+    pub fn correct(&mut self, seconds: f64, others: Option<f64>, others_now: Option<f64>) {
+        let (Some(load), Some(others), Some(others_now)) = (self.load(), others, others_now) else {
             // Nobody to compare with, so nobody to spill to.
             (self.error, self.integral) = (0.0, 0.0);
             return;
         };
-        self.error = load - others.max(OTHERS_MIN) - MARGIN;
-        let step = INTEGRAL / self.life_s * self.error * seconds;
+        let error = |load: f64, others: f64| load - others.max(OTHERS_MIN) - MARGIN;
+        self.error = error(load + self.begun, others_now);
+        // What has just begun may sleep, or be over soon: that is acted on and not remembered.
+        let step = INTEGRAL / self.life_s * error(load, others) * seconds;
         self.integral = (self.integral + step).clamp(0.0, 1.0);
     }
 
     /// Known, and smoothed.
     pub fn load(&self) -> Option<f64> {
-        self.load
+        match (self.busy, self.waiting) {
+            (None, None) => None,
+            // One of the two alone is a load too; none is none.
+            (busy, waiting) => Some(busy.unwrap_or(0.0) + waiting.unwrap_or(0.0)),
+        }
+    }
+
+    /// With threads that others have begun since.
+    pub fn load_now(&self) -> Option<f64> {
+        Some(self.load()? + self.begun)
     }
 
     /// From 0 to 1.
@@ -99,9 +133,9 @@ impl Law {
         (PROPORTIONAL * self.error + self.integral).clamp(0.0, 1.0)
     }
 
-    /// How much of what others spill it may get, beside others.
+    /// How much of what others spill it may get, beside others; `mean`: of all loads, with what has just begun.
     pub fn room(&self, mean: Option<f64>) -> f64 {
-        match (self.load, mean) {
+        match (self.load_now(), mean) {
             (Some(load), Some(mean)) => (mean.max(OTHERS_MIN) + MARGIN - load).max(0.0),
             _ => 0.0,
         }

@@ -9,14 +9,19 @@
 //! error     e = L − mean L of the others (but at least 0.6) − 0.1
 //! spilled   s = ½ e + ∫ kᵢ e dt, from 0 to 1
 //! ```
+//! `busy` is U of the decision tree while somebody renews that in time (`fresh`), else what was looked at. Threads of others that T
+//! has more than over the last half second are not in it yet: they are added, but for the integral.
+//!
 //! What is spilled goes to those below the mean, the more the further below, and to one at twice the
 //! distance a quarter as much. `docs/serve.md` derives the constants; `tests/steering.rs` simulates them.
 
+mod fresh;
 mod health;
 mod law;
 mod places;
 mod receiving;
 
+pub use fresh::Freshness;
 pub use health::Why;
 pub use places::places;
 pub use receiving::{Queues, Setting, receiving};
@@ -61,6 +66,10 @@ pub struct CopySeen {
     pub worked_s: Option<f64>,
     /// The part of the time that its CPUs were busy, with whatever.
     pub busy: Option<f64>,
+    /// The same by U of the decision tree, which is smoothed; `None`: unknown there, or too old ([`Freshness`]).
+    pub usage: Option<f64>,
+    /// Threads of other programs that T of the decision tree has on its CPUs, for each of these.
+    pub others: Option<f64>,
 }
 
 /// How a copy stands.
@@ -116,12 +125,13 @@ impl Steering {
             }
         }
         let loads: Vec<_> = self.copies.iter().map(|(_, law)| law.load()).collect();
+        let loads_now: Vec<_> = self.copies.iter().map(|(_, law)| law.load_now()).collect();
         for (at, (health, law)) in self.copies.iter_mut().enumerate() {
             if health.serves() {
-                law.correct(seconds, mean_of_others(&loads, at));
+                law.correct(seconds, mean_of_others(&loads, at), mean_of_others(&loads_now, at));
             }
         }
-        let mean = mean_of_others(&loads, usize::MAX);
+        let mean = mean_of_others(&loads_now, usize::MAX);
         let domains = 0..self.shape.distances.len();
         Decision {
             shares: domains.map(|domain| self.row(domain, mean)).collect(),

@@ -6,6 +6,7 @@ use quartier_model::{Event, Happening, Recording, Touch};
 
 use super::names::{Waits, waits_for};
 use super::study::{Cost, Profile, Sharing};
+use super::waiting::Waiting;
 
 /// Bytes of a cache line, as a power of two.
 const LINE_BITS: u32 = 6;
@@ -17,18 +18,22 @@ const LOOKS_MIN: u32 = 2;
 /// What tells costs apart: stack, variable, use of its line, what is waited for.
 type Key = (u32, Option<u32>, Option<Sharing>, Option<Waits>);
 
-/// A server's thread that runs, or would if others had not taken its CPU, for this part of the time is one that others wait for.
-const HARDLY_WAITS: f64 = 0.9;
-
 /// What each place of a run on so many CPUs cost. Stacks and variables have the recording's numbers.
 ///
 /// `load_ns`: it is a server, and counts while its load ran, which was then. CPUs that idle beside its running threads while
 /// others of them wait for peers are nobody's fault but the peers', unless a thread has so much to do that it hardly ever waits.
 #[must_use]
 pub fn fold(recording: &Recording, nr_cpus: u32, load_ns: Option<(u64, u64)>) -> Profile {
-    let lines = Lines::of(recording);
-    let mut folding = Folding::new(recording, nr_cpus, load_ns.unwrap_or((0, u64::MAX)));
-    folding.blames_peers = load_ns.is_some_and(|load_ns| !hardly_waits(recording, load_ns));
+    let window_ns = load_ns.unwrap_or((0, u64::MAX));
+    // Both have to be known before the first moment is charged.
+    let (mut lines, mut waiting) = (BTreeMap::new(), load_ns.map(Waiting::within));
+    for event in &recording.events {
+        note_use(&mut lines, event);
+        waiting.iter_mut().for_each(|waiting| waiting.take(event));
+    }
+    let lines = Lines::of(lines);
+    let mut folding = Folding::new(recording, nr_cpus, window_ns);
+    folding.blames_peers = waiting.is_some_and(|waiting| !waiting.is_hardly());
     for event in &recording.events {
         folding.pass_to(event.at_ns);
         folding.take(event, &lines);
@@ -113,7 +118,6 @@ impl<'a> Folding<'a> {
             return;
         }
         let (nr_running, stolen, idle) = self.now();
-        self.profile.nr_running_max = self.profile.nr_running_max.max(nr_running as u32);
         self.profile.ran_s += nr_running as f64 * past_s;
         self.profile.stolen_s += stolen * past_s;
         self.profile.idle_s += idle * past_s;
@@ -310,41 +314,6 @@ impl<'a> Folding<'a> {
     }
 }
 
-/// Whether a thread has had something to do for nearly all of the time since any had: a load takes a while to begin.
-fn hardly_waits(recording: &Recording, (from_ns, to_ns): (u64, u64)) -> bool {
-    let all = recording.events.iter().map(|event| event.at_ns);
-    let first = all.filter(|at_ns| (from_ns..to_ns).contains(at_ns)).min();
-    let began_ns = first.unwrap_or(from_ns);
-    let within = |at_ns: u64| at_ns.clamp(began_ns, to_ns);
-    let mut waits: BTreeMap<u32, u64> = BTreeMap::new();
-    let mut since: BTreeMap<u32, u64> = BTreeMap::new();
-    for Event { at_ns, tid, what } in &recording.events {
-        match what {
-            // What it did before it was first seen to wait is work.
-            Happening::Left { is_preempted: false } | Happening::Ended => {
-                since.entry(*tid).or_insert(*at_ns);
-            }
-            Happening::Came | Happening::Ran { .. } => {
-                // One that was never seen before has not been there, or has slept.
-                let from_ns = match since.remove(tid) {
-                    Some(from_ns) => from_ns,
-                    None if !waits.contains_key(tid) => 0,
-                    None => *at_ns,
-                };
-                *waits.entry(*tid).or_default() += within(*at_ns).saturating_sub(within(from_ns));
-            }
-            _ => {}
-        }
-    }
-    for (tid, from_ns) in since {
-        if let Some(waited_ns) = waits.get_mut(&tid) {
-            *waited_ns += to_ns - within(from_ns);
-        }
-    }
-    let most_ns = (1.0 - HARDLY_WAITS) * (to_ns - began_ns) as f64;
-    waits.values().any(|waited_ns| (*waited_ns as f64) < most_ns)
-}
-
 fn cost<'a>(costs: &'a mut BTreeMap<Key, Cost>, recording: &Recording, at: Key) -> &'a mut Cost {
     let (stack, object, sharing, waits) = at;
     costs.entry(at).or_insert_with(|| Cost {
@@ -366,17 +335,18 @@ struct Uses {
     is_written: bool,
 }
 
+/// What an event tells of who uses which line.
+fn note_use(lines: &mut BTreeMap<u64, Uses>, event: &Event) {
+    let Happening::Ran { touch: Some(touch), .. } = event.what else { return };
+    let uses = lines.entry(touch.address >> LINE_BITS).or_default();
+    let (nr_looks, words) = uses.threads.entry(event.tid).or_default();
+    *nr_looks += 1;
+    words.insert(touch.address >> WORD_BITS);
+    uses.is_written |= touch.is_write;
+}
+
 impl Lines {
-    fn of(recording: &Recording) -> Self {
-        let mut lines: BTreeMap<u64, Uses> = BTreeMap::new();
-        for event in &recording.events {
-            let Happening::Ran { touch: Some(touch), .. } = event.what else { continue };
-            let uses = lines.entry(touch.address >> LINE_BITS).or_default();
-            let (nr_looks, words) = uses.threads.entry(event.tid).or_default();
-            *nr_looks += 1;
-            words.insert(touch.address >> WORD_BITS);
-            uses.is_written |= touch.is_write;
-        }
+    fn of(lines: BTreeMap<u64, Uses>) -> Self {
         Self(lines.into_iter().map(|(line, uses)| (line, uses.sharing())).collect())
     }
 

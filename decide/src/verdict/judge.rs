@@ -1,30 +1,18 @@
 //! The verdict: what was lost between the fewest CPUs and the most, and to whom.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::cause::Class;
+use super::culprit::{Culprit, is_spent};
+use super::grown::{CHANCE_MAX, Costs, stolen_per_unit};
 use super::growth::{Growth, growth};
-use super::names::{Waits, is_kernel_lock, is_plumbing};
-use super::study::{Cost, Counted, Memory, Point, Profile, Run, Sharing, Spent, Study};
-use super::suspects::{Suspect, Suspects, site};
+use super::study::{Clock, Point, Run, Study};
+use super::suspects::{Suspect, Suspects};
 
 /// Scaling lost below this part of the CPU time is none that anybody should act on.
 const LOST_MIN: f64 = 0.05;
-/// What explains less of the lost scaling is not named.
-const SHARE_MIN: f64 = 0.1;
-/// Chance that a suspect is named, or scaling is called lost, for nothing.
-const CHANCE_MAX: f64 = 0.05;
-/// Of a suspect's time, where its cache line is seen to be shared.
-const SHARED_MIN: f64 = 0.25;
 /// Of the CPU time that others took at a point: beyond, it is said.
 const STOLEN_NOTED: f64 = 0.05;
-/// In the mean of a run: memory or links that are so busy have others wait.
-const SATURATED_PERCENT: f64 = 70.0;
-/// Of commands or of stalls: from here on they are mostly for what is far.
-const REMOTE_PERCENT: f64 = 50.0;
-const FRAMES_SHOWN: usize = 12;
 
 /// In a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,28 +38,6 @@ pub struct Lost {
     pub per_unit_s: Growth,
     /// Part of the CPU time on the most CPUs that is lost, percent.
     pub percent: f64,
-}
-
-/// Who it was lost to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Culprit {
-    /// Absent: what would tell is missing, so it is no culprit but a place to look at.
-    pub class: Option<Class>,
-    /// Function.
-    pub function: String,
-    /// Where in the source, as far as the program says.
-    pub line: Option<String>,
-    /// Variable; absent where there is none, or none with a name.
-    pub object: Option<String>,
-    /// The stack that costs most, from the outermost.
-    pub context: Vec<String>,
-    /// Seconds of CPU time for each unit.
-    pub per_unit_s: Growth,
-    /// Part of the lost scaling that it explains, percent.
-    pub share_percent: f64,
-    /// And how far that may be off, with 95 %.
-    pub share_error_percent: f64,
 }
 
 /// The verdict.
@@ -131,8 +97,7 @@ impl Verdict {
             self.sentences.push("Nothing is named, because runs were not profiled.".to_owned());
             return;
         }
-        let suspects = Suspects::of(study, to);
-        for culprit in grown(study, &suspects, lost, from, to) {
+        for culprit in Costs::of(study, to).grown(lost) {
             if culprit.class.is_some() {
                 self.culprits.push(culprit);
             } else {
@@ -175,11 +140,6 @@ impl Verdict {
                 .to_owned(),
         }
     }
-}
-
-/// Whether that is no function, but what time went into in all.
-fn is_spent(function: &str) -> bool {
-    [Spent::Instructions, Spent::Stalls, Spent::Nothing].iter().any(|of| of.words() == function)
 }
 
 /// Of a server's load, in the mean.
@@ -225,11 +185,14 @@ fn outcome(lost: &Lost) -> Outcome {
 /// Whether what was lost is CPUs that waited for threads which others may have held up.
 fn is_excused(study: &Study, lost: &Lost, from: &Point, to: &Point) -> bool {
     let suspects = Suspects::of(study, to);
-    let uneven = |point: &Point| -> f64 {
-        let table = table(study, &suspects, point);
-        let uneven = table.iter().filter(|(suspect, _)| matches!(suspect, Suspect::Uneven(_)));
-        uneven.flat_map(|(_, costs)| costs).sum::<f64>() / point.runs.len() as f64
+    let of_run = |run: &Run| -> f64 {
+        let costs = run.profile.iter().flat_map(|profile| &profile.costs);
+        let parts = costs.flat_map(|cost| suspects.parts(study, cost));
+        let uneven = parts.filter(|(suspect, _)| matches!(suspect, Suspect::Uneven(_)));
+        uneven.map(|(_, seconds)| seconds / run.units).sum()
     };
+    let uneven =
+        |point: &Point| point.runs.iter().map(of_run).sum::<f64>() / point.runs.len() as f64;
     let excused = (uneven(to) - uneven(from)).min(stolen_per_unit(to));
     lost.per_unit_s.by() - excused < LOST_MIN * lost.per_unit_s.to
 }
@@ -265,301 +228,6 @@ fn headline(lost: &Lost, outcome: Outcome, study: &Study) -> String {
     }
 }
 
-/// Everybody whose cost grew beyond the noise, whoever explains most first.
-fn grown(
-    study: &Study,
-    suspects: &Suspects,
-    lost: &Lost,
-    from: &Point,
-    to: &Point,
-) -> Vec<Culprit> {
-    let (before, after) = (table(study, suspects, from), table(study, suspects, to));
-    let look = |point: &Point| {
-        let looks = point.runs.iter().filter_map(look_per_unit);
-        looks.fold(0.0, f64::max)
-    };
-    let look = look(from).max(look(to));
-    let stolen = stolen_per_unit(to);
-    let nothing = vec![0.0; from.runs.len()];
-    let mut tested: Vec<(&Suspect, Growth)> = after
-        .iter()
-        // Nobody runs, and threads wait for each other: they take long to wake up, and no code is to be blamed.
-        .filter(|(suspect, _)| !matches!(suspect, Suspect::Waits(Waits::Others | Waits::Lock)))
-        .filter_map(|(suspect, costs)| {
-            let grown = growth(before.get(suspect).unwrap_or(&nothing), costs, look)?;
-            // Who costs less than that in all explains nothing, however it grew.
-            (grown.to >= SHARE_MIN * lost.per_unit_s.by()).then_some((suspect, grown))
-        })
-        .collect();
-    // Holm: the least probable of n must be n times as improbable, the next n − 1 times, and so on.
-    tested.sort_by(|a, b| a.1.p.total_cmp(&b.1.p));
-    let nr = tested.len();
-    let certain = tested
-        .iter()
-        .enumerate()
-        .take_while(|(at, (_, grown))| grown.p * (nr - at) as f64 <= CHANCE_MAX);
-    let counts = certain.filter(|(_, (suspect, grown))| {
-        // A thread that others hold up comes last though its part is no larger.
-        let by_chance = if let Suspect::Uneven(_) = suspect { stolen } else { 0.0 };
-        grown.by() >= (SHARE_MIN * lost.per_unit_s.by()).max(by_chance)
-    });
-    let mut culprits: Vec<_> = counts
-        .map(|(_, (suspect, grown))| {
-            Evidence::of(study, suspects, suspect, to).culprit(suspect, *grown, lost)
-        })
-        .collect();
-    culprits.sort_by(|a, b| b.share_percent.total_cmp(&a.share_percent));
-    culprits
-}
-
-/// What others took, by unit of work.
-fn stolen_per_unit(point: &Point) -> f64 {
-    let stolen =
-        point.runs.iter().filter_map(|run| Some(run.profile.as_ref()?.stolen_s / run.units));
-    stolen.sum::<f64>() / point.runs.len().max(1) as f64
-}
-
-/// Seconds that one look of the clock stands for, by unit of work.
-fn look_per_unit(run: &Run) -> Option<f64> {
-    let profile = run.profile.as_ref().filter(|profile| profile.nr_samples > 0)?;
-    Some(profile.ran_s / profile.nr_samples as f64 / run.units)
-}
-
-/// Each suspect's cost for a unit of work, by run.
-fn table(study: &Study, suspects: &Suspects, point: &Point) -> BTreeMap<Suspect, Vec<f64>> {
-    let mut table: BTreeMap<Suspect, Vec<f64>> = BTreeMap::new();
-    for (at, run) in point.runs.iter().enumerate() {
-        for cost in run.profile.iter().flat_map(|profile: &Profile| &profile.costs) {
-            for (suspect, seconds) in suspects.parts(study, cost) {
-                let costs = table.entry(suspect).or_insert_with(|| vec![0.0; point.runs.len()]);
-                costs[at] += seconds / run.units;
-            }
-        }
-    }
-    table
-}
-
-/// What is seen of a suspect in the runs on the most CPUs.
-struct Evidence<'a> {
-    study: &'a Study,
-    point: &'a Point,
-    seconds: f64,
-    by_sharing: BTreeMap<Option<Sharing>, f64>,
-    by_memory: BTreeMap<Memory, f64>,
-    /// The cost that is the largest of its.
-    largest: Option<(&'a Cost, f64)>,
-}
-
-impl<'a> Evidence<'a> {
-    fn of(study: &'a Study, suspects: &Suspects, suspect: &Suspect, point: &'a Point) -> Self {
-        let (by_sharing, by_memory) = (BTreeMap::new(), BTreeMap::new());
-        let mut evidence =
-            Self { study, point, seconds: 0.0, by_sharing, by_memory, largest: None };
-        let profiles = point.runs.iter().filter_map(|run| run.profile.as_ref());
-        for cost in profiles.flat_map(|profile| &profile.costs) {
-            let parts = suspects.parts(study, cost);
-            let seconds: f64 = parts
-                .iter()
-                .filter(|(whose, _)| whose == suspect)
-                .map(|(_, seconds)| seconds)
-                .sum();
-            if seconds > 0.0 {
-                evidence.seconds += seconds;
-                *evidence.by_sharing.entry(cost.sharing).or_default() += seconds;
-                if let Some(memory) = cost.memory {
-                    *evidence.by_memory.entry(memory).or_default() += seconds;
-                }
-                // Of threads that were only looked at it is not known which function of the program's own waits.
-                let key = |cost: &Cost, seconds| {
-                    (study.stack(cost).any(|frame| !is_plumbing(frame)), seconds)
-                };
-                let is_larger = |(known, most)| key(cost, seconds) > key(known, most);
-                if evidence.largest.is_none_or(is_larger) {
-                    evidence.largest = Some((cost, seconds));
-                }
-            }
-        }
-        evidence
-    }
-
-    fn class(&self, suspect: &Suspect) -> Option<Class> {
-        match suspect {
-            Suspect::Lock(_) | Suspect::LockIn(_) => Some(Class::Lock),
-            Suspect::Kernel(..) => Some(Class::KernelPath),
-            Suspect::Serial(_) => Some(Class::SerialPart),
-            Suspect::Uneven(_) => Some(Class::Imbalance),
-            Suspect::Waits(Waits::Disk) => Some(Class::Disk),
-            Suspect::Waits(Waits::Peer) => Some(Class::ClientLimited),
-            Suspect::Waits(Waits::Time) => Some(Class::Sleep),
-            Suspect::Waits(_) => None,
-            Suspect::Memory(..) => {
-                let far = self.by_memory.get(&Memory::Far).copied().unwrap_or_default();
-                self.stalls(100.0 * far / self.seconds)
-            }
-            Suspect::Spent(Spent::Stalls) => self.stalls(self.remote_percent()),
-            Suspect::Spent(_) => None,
-            Suspect::Code(..) => {
-                let of = |sharing| self.by_sharing.get(&Some(sharing)).copied().unwrap_or_default();
-                let (word, line) = (of(Sharing::Word), of(Sharing::Line));
-                if word.max(line) < SHARED_MIN * self.seconds {
-                    None
-                } else if word >= line {
-                    Some(Class::BouncingLine)
-                } else {
-                    Some(Class::FalseSharing)
-                }
-            }
-        }
-    }
-
-    /// Why CPUs wait for memory, so much of it for other nodes', if there is one reason. Where one node's memory is busy and the others
-    /// have time, and most is far from who uses it, it lies in the wrong place; where all are busy, no place is better.
-    fn stalls(&self, far_percent: f64) -> Option<Class> {
-        let is_far = far_percent >= REMOTE_PERCENT;
-        let is_saturated = self.mean(|of| Some(of.busiest_percent)) >= Some(SATURATED_PERCENT);
-        let all = self.mean(|of| of.memories_busy_percent);
-        let are_all = all.is_none_or(|percent| percent >= SATURATED_PERCENT);
-        if is_saturated && (are_all || !is_far) {
-            Some(Class::MemoryBandwidth)
-        } else {
-            is_far.then_some(Class::RemoteMemory)
-        }
-    }
-
-    /// Of commands, in the mean. Lines that others had are left out, all of them as if they had come from another node: at least so
-    /// much is far.
-    fn remote_percent(&self) -> f64 {
-        let percent = |counted: &Counted| {
-            let far = counted.nr_remote.saturating_sub(counted.nr_taken);
-            Some(100.0 * far as f64 / (far + counted.nr_local).max(1) as f64)
-        };
-        self.mean(percent).unwrap_or_default()
-    }
-
-    /// Of what was counted in the runs, where that is known.
-    fn mean(&self, of: impl Fn(&Counted) -> Option<f64>) -> Option<f64> {
-        let counted = self.point.runs.iter().filter_map(|run| run.counted.as_ref());
-        let known: Vec<f64> = counted.filter_map(of).collect();
-        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
-    }
-
-    fn culprit(&self, suspect: &Suspect, per_unit_s: Growth, lost: &Lost) -> Culprit {
-        let largest = self.largest.map(|(cost, _)| cost);
-        let frames = || largest.into_iter().flat_map(|cost| self.study.stack(cost));
-        let place =
-            || largest.map_or_else(|| "unknown".to_owned(), |cost| site(self.study.stack(cost)));
-        let (function, object) = match suspect {
-            Suspect::Lock(lock) => (place(), Some(lock.clone())),
-            Suspect::Code(function, object) | Suspect::Memory(function, object) => {
-                (function.clone(), object.clone())
-            }
-            // The stack has nobody else.
-            Suspect::Kernel(entry, function) if entry == function => (function.clone(), None),
-            Suspect::Kernel(entry, function) => {
-                (format!("{} of {function}", self.kernel(entry)), None)
-            }
-            Suspect::LockIn(function) | Suspect::Serial(function) | Suspect::Uneven(function) => {
-                (function.clone(), None)
-            }
-            Suspect::Waits(waits) => (format!("{}, waiting for {}", place(), waits.words()), None),
-            Suspect::Spent(spent) => (spent.words().to_owned(), None),
-        };
-        let own = if object.is_some() { place() } else { function.clone() };
-        let lines = frames().filter(|frame| frame.function == own);
-        let line = lines.filter_map(|frame| frame.line.clone()).next_back();
-        let all = lost.per_unit_s.by();
-        Culprit {
-            class: self.class(suspect),
-            line,
-            function,
-            object,
-            context: frames()
-                .skip_while(|frame| is_plumbing(frame))
-                .map(|frame| frame.function.clone())
-                .take(FRAMES_SHOWN)
-                .collect(),
-            share_percent: 100.0 * per_unit_s.by() / all,
-            share_error_percent: 100.0 * per_unit_s.error / all,
-            per_unit_s,
-        }
-    }
-
-    /// The kernel's function that counts: who takes the lock that is waited for.
-    fn kernel(&self, entry: &str) -> String {
-        let frames: Vec<_> =
-            self.largest.iter().flat_map(|(cost, _)| self.study.stack(cost)).collect();
-        let lock = frames.iter().position(|frame| is_kernel_lock(frame));
-        match lock.and_then(|at| frames.get(at.checked_sub(1)?)) {
-            Some(taker) => format!("{entry} (a lock in {})", taker.function),
-            None => entry.to_owned(),
-        }
-    }
-}
-
-impl Culprit {
-    /// A lock without a name: in what the function calls.
-    fn nameless_lock(&self) -> String {
-        let at = self.context.iter().position(|name| *name == self.function);
-        match at.and_then(|at| self.context.get(at + 1)) {
-            Some(callee) => format!("a lock without a name in `{callee}`"),
-            None => "a lock without a name".to_owned(),
-        }
-    }
-
-    /// Who, why and how much.
-    #[must_use]
-    pub fn sentence(&self) -> String {
-        let Self { function, share_percent, share_error_percent, .. } = self;
-        let at = self.line.as_ref().map_or_else(String::new, |line| format!(" ({line})"));
-        let object = |before: &str, otherwise: &str| {
-            self.object
-                .as_ref()
-                .map_or_else(|| otherwise.to_owned(), |object| format!("{before}`{object}`"))
-        };
-        let what = match self.class {
-            Some(Class::Lock) => {
-                let lock = object("the lock ", &self.nameless_lock());
-                format!("`{function}`{at} waits for and hands over {lock}")
-            }
-            Some(Class::BouncingLine) => {
-                format!(
-                    "`{function}`{at}: threads write the same word, {}",
-                    object("", "in memory without a name")
-                )
-            }
-            Some(Class::FalseSharing) => format!(
-                "`{function}`{at}: threads write words of their own in one cache line, {}",
-                object("that of ", "in memory without a name")
-            ),
-            Some(Class::SerialPart) => {
-                format!("`{function}`{at} runs while the other CPUs have nothing to do")
-            }
-            Some(Class::Imbalance) => format!(
-                "the parts that threads get in `{function}`{at} are uneven: CPUs wait for the last"
-            ),
-            Some(Class::KernelPath) => format!("the kernel takes longer for {function}{at}"),
-            Some(Class::RemoteMemory) if is_spent(function) => {
-                "CPUs wait longer for memory, and most of it is on other nodes".to_owned()
-            }
-            Some(Class::MemoryBandwidth) if is_spent(function) => {
-                "CPUs wait longer for memory, as a node's or a link is busy all the time".to_owned()
-            }
-            Some(Class::RemoteMemory) => format!(
-                "`{function}`{at} waits for memory of other nodes{}",
-                object(", that of ", "")
-            ),
-            Some(Class::MemoryBandwidth) => format!(
-                "`{function}`{at} waits for memory that is busy all the time{}",
-                object(", that of ", "")
-            ),
-            Some(Class::ClientLimited | Class::Disk | Class::Sleep) | None => {
-                format!("{function}{at}")
-            }
-        };
-        format!("{share_percent:.0} % of that (±{share_error_percent:.0}): {what}.")
-    }
-}
-
 fn notes(study: &Study) -> Vec<String> {
     let mut notes = Vec::new();
     if study.is_modelled {
@@ -584,6 +252,10 @@ fn notes(study: &Study) -> Vec<String> {
     }
     let profiles =
         || study.points.iter().flat_map(|point| &point.runs).filter_map(|run| run.profile.as_ref());
+    // Of the other one it is told why.
+    if profiles().any(|profile| profile.clock == Some(Clock::Cycles)) {
+        notes.push(format!("Running code was looked at by {}.", Clock::Cycles.words()));
+    }
     let nr_lost: u64 = profiles().map(|profile| profile.nr_lost).sum();
     if nr_lost > 0 {
         notes.push(format!(

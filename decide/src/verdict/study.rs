@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::names::Waits;
 
 /// Of saved studies.
-pub const STUDY_FORMAT: u32 = 1;
+pub const STUDY_FORMAT: u32 = 2;
 
 /// Runs of one program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -119,10 +119,32 @@ pub struct Profile {
     pub nr_samples: u64,
     /// Records that were lost; what is missing in them is unknown.
     pub nr_lost: u64,
-    /// Most threads that ran at once.
-    pub nr_running_max: u32,
+    /// What said when running code was looked at. Absent: nothing did, as in guests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Clock>,
     /// By stack and variable.
     pub costs: Vec<Cost>,
+}
+
+/// What says when running code is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clock {
+    /// The processor's counter of cycles.
+    Cycles,
+    /// The kernel's software clock.
+    Software,
+}
+
+impl Clock {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Cycles => "the processor's counter of cycles",
+            Self::Software => "the kernel's software clock",
+        }
+    }
 }
 
 /// What a place costs.

@@ -18,6 +18,9 @@ pub struct Handed {
     pub thread: u32,
     /// The access's first byte, where the process (or the kernel) has it.
     pub address: u64,
+    /// Who asked for that memory. Absent: nobody who told it, or it was not allocated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<Allocation>,
     /// The instruction, likewise.
     pub instruction: u64,
     /// Who took it.
@@ -32,6 +35,16 @@ pub struct Handed {
     /// Who called it, by what is behind each call, the innermost first: of many the middle is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<u64>,
+}
+
+/// A call that gave a program memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allocation {
+    /// Where it returns to.
+    pub returns_to: u64,
+    /// What is on the stack then, as far as it was read.
+    pub stack: Vec<u64>,
 }
 
 /// All that was taken.

@@ -29,7 +29,7 @@ pub mod words;
 pub use compare::{
     AS_IT_IS, CompareError, Comparison, CountedRun, Policy, PolicyRuns, SweepRuns, Trial,
 };
-pub use handovers::{Handed, Handovers};
+pub use handovers::{Allocation, Handed, Handovers};
 pub use lines::{CodePlace, ContendedLine, Lines, Naming, Nature, Taker, Word, most_contended};
 pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Places, Recording, RecordingError};
 pub use report::{

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use quartier_memmodel::Access;
 use serde::{Deserialize, Serialize};
 
-use crate::handovers::{Handed, Handovers};
+use crate::handovers::{Allocation, Handed, Handovers};
 
 /// A word is one thread's where so much of what is taken of it is that thread's.
 const OWN_SHARE: f64 = 0.9;
@@ -109,6 +109,19 @@ pub trait Naming {
     fn code(&mut self, process: Option<u32>, address: u64) -> Option<CodePlace>;
     /// What lies at an address.
     fn object(&mut self, process: Option<u32>, address: u64) -> Option<String>;
+    /// Memory of a process's, by who asked for it.
+    fn memory(&mut self, process: Option<u32>, allocated: &Allocation) -> Option<String>;
+}
+
+/// What lies at an address: memory that somebody asked for, or else what a file or the kernel has a name for.
+pub(crate) fn object(
+    process: Option<u32>,
+    address: u64,
+    allocated: Option<&Allocation>,
+    names: &mut dyn Naming,
+) -> Option<String> {
+    let memory = allocated.and_then(|allocated| names.memory(process, allocated));
+    memory.or_else(|| names.object(process, address))
 }
 
 /// Who called an instruction, by what is behind each call; those without a name are left out.
@@ -222,9 +235,12 @@ fn word(process: Option<u32>, address: u64, handed: &[&Handed], names: &mut dyn 
         }
     }
     takers.sort_by_key(|taker| std::cmp::Reverse(taker.taken));
+    // Several may have had it one after the other.
+    let most = handed.iter().max_by_key(|handed| handed.count);
+    let allocated = most.and_then(|handed| handed.allocated.as_ref());
     Word {
         address,
-        object: names.object(process, address),
+        object: object(process, address, allocated, names),
         taken: taken(handed),
         cpus,
         threads,
@@ -248,6 +264,11 @@ pub(crate) mod tests {
         fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
             process.map(|_| format!("v{:x}", address >> self.0))
         }
+
+        fn memory(&mut self, process: Option<u32>, allocated: &Allocation) -> Option<String> {
+            let function = self.code(process, allocated.returns_to)?.function;
+            Some(format!("memory from {function}"))
+        }
     }
 
     fn handed(address: u64, instruction: u64, cpu: u16, count: u64) -> Handed {
@@ -260,6 +281,7 @@ pub(crate) mod tests {
             by_process: 1,
             thread,
             address,
+            allocated: None,
             instruction,
             cpu,
             access,
@@ -306,6 +328,21 @@ pub(crate) mod tests {
         let found = lines(vec![handed(0x1008, 0x1000, 0, 9), called]);
         let takers: Vec<_> = found[0].words[0].takers.iter().map(|of| of.callers.len()).collect();
         assert_eq!(takers, [0, 1]);
+    }
+
+    #[test]
+    fn memory_is_called_by_who_asked_for_it_and_of_several_by_whose_was_taken_most() {
+        let by = |returns_to| Some(Allocation { returns_to, stack: Vec::new() });
+        let allocated =
+            |call, count| Handed { allocated: by(call), ..handed(0x1008, 0x1000, 0, count) };
+        let found = lines(vec![
+            allocated(0x8001, 5),
+            allocated(0x9001, 300),
+            handed(0x1008, 0x1000, 1, 200),
+            Handed { allocated: by(0), ..handed(0x1010, 0x1000, 1, 100) },
+        ]);
+        let objects: Vec<_> = found[0].words.iter().map(|word| word.object.as_deref()).collect();
+        assert_eq!(objects, [Some("memory from f9"), Some("v1010")], "or by where it lies");
     }
 
     #[test]

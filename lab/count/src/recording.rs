@@ -246,6 +246,9 @@ impl Recording {
         if !self.slices.is_sorted_by(|a, b| a.instructions < b.instructions) {
             return impossible("its slices are not in order of time".to_owned());
         }
+        if self.slices.iter().any(|slice| slice.modelled_cycles.len() > nodes) {
+            return impossible("its slices have nodes that its machine lacks".to_owned());
+        }
         let is_time =
             |mark: &Mark| mark.guest_seconds.is_none_or(|seconds| (0.0..1e9).contains(&seconds));
         if !self.marks.iter().all(is_time) {

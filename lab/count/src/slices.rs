@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const SLICES_MAX: usize = 200;
 
 /// What the program asked for between two moments; arrays in the order of [`Kind::ALL`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slice {
     /// Instructions of the program up to the slice's end.
@@ -16,6 +16,9 @@ pub struct Slice {
     pub local: [u64; 6],
     /// Commands by kind that left it.
     pub remote: [u64; 6],
+    /// Modelled cycles of each node's CPUs, since the slice before; empty: nobody noted them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modelled_cycles: Vec<u64>,
 }
 
 /// Slices as they are written. When [`SLICES_MAX`] are there, every two become one and the period
@@ -72,9 +75,20 @@ impl Slices {
         let since = |now: &[u64; 6], then: &[u64; 6]| -> [u64; 6] {
             std::array::from_fn(|kind| now[kind].saturating_sub(then[kind]))
         };
+        for cpu in &counts.cpus {
+            let node = usize::from(cpu.node);
+            if total.modelled_cycles.len() <= node {
+                total.modelled_cycles.resize(node + 1, 0);
+            }
+            total.modelled_cycles[node] += cpu.modelled_cycles;
+        }
+        let cycles = total.modelled_cycles.iter().enumerate().map(|(node, now)| {
+            now.saturating_sub(self.noted.modelled_cycles.get(node).copied().unwrap_or(0))
+        });
+        let modelled_cycles = cycles.collect();
         let local = since(&total.local, &self.noted.local);
         let remote = since(&total.remote, &self.noted.remote);
-        self.push(Slice { instructions, local, remote });
+        self.push(Slice { instructions, local, remote, modelled_cycles });
         self.noted = total;
     }
 
@@ -92,7 +106,7 @@ impl Slices {
 
     fn halve(&mut self) {
         let merge = |two: &[Slice]| {
-            let mut merged = two[0];
+            let mut merged = two[0].clone();
             if let Some(second) = two.get(1) {
                 merged.add(second);
                 merged.instructions = second.instructions;
@@ -112,11 +126,18 @@ impl Slice {
         for (sum, nr) in self.remote.iter_mut().zip(other.remote) {
             *sum = sum.saturating_add(nr);
         }
+        let nr_nodes = self.modelled_cycles.len().max(other.modelled_cycles.len());
+        self.modelled_cycles.resize(nr_nodes, 0);
+        for (sum, nr) in self.modelled_cycles.iter_mut().zip(&other.modelled_cycles) {
+            *sum = sum.saturating_add(*nr);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use quartier_memmodel::CpuCounts;
+
     use super::*;
 
     /// A program of which each period has one RD in its node and two elsewhere.
@@ -125,6 +146,7 @@ mod tests {
             let mut slice = Slice { instructions: slices.due_at(), ..Slice::default() };
             slice.local[0] = 1;
             slice.remote[0] = 2;
+            slice.modelled_cycles = vec![3, 4];
             slices.push(slice);
         }
     }
@@ -139,6 +161,7 @@ mod tests {
             assert!(nr < 200 || all.len() > SLICES_MAX / 2, "{nr}");
             assert_eq!(all.iter().map(|slice| slice.local[0]).sum::<u64>(), nr);
             assert_eq!(all.iter().map(|slice| slice.remote[0]).sum::<u64>(), 2 * nr);
+            assert_eq!(all.iter().map(|slice| slice.modelled_cycles[1]).sum::<u64>(), 4 * nr);
             assert!(all.windows(2).all(|two| two[0].instructions < two[1].instructions), "{nr}");
         }
     }
@@ -158,7 +181,7 @@ mod tests {
     fn a_slice_of_no_length_joins_the_last() {
         let mut slices = Slices::new(10);
         feed(&mut slices, 1);
-        slices.push(Slice { instructions: 10, local: [1; 6], remote: [0; 6] });
+        slices.push(Slice { instructions: 10, local: [1; 6], ..Slice::default() });
         assert_eq!(slices.as_slice().len(), 1);
         assert_eq!(slices.as_slice()[0].local[0], 2);
         assert_eq!(Slices::new(0).due_at(), 1);
@@ -173,13 +196,19 @@ mod tests {
             commands: [[reads, 0, 0], [0; 3], [0; 3], [0; 3], [0; 3], [0; 3]],
             words: 0,
         };
+        let cpu =
+            |node, modelled_cycles| CpuCounts { node, modelled_cycles, ..CpuCounts::default() };
         let mut slices = Slices::new(10);
         for (instructions, local, remote) in [(10, 5, 1), (20, 5, 4)] {
             let pairs = vec![pair(0, local), pair(1, remote)];
-            slices.note(instructions, &Counts { pairs, ..Counts::default() });
+            // Two CPUs of the first node, and one of the second.
+            let cpus = vec![cpu(0, 100), cpu(0, 10 * instructions), cpu(1, instructions)];
+            slices.note(instructions, &Counts { pairs, cpus, ..Counts::default() });
         }
-        let reads: Vec<_> =
-            slices.into_vec().iter().map(|slice| (slice.local[0], slice.remote[0])).collect();
+        let slices = slices.into_vec();
+        let reads: Vec<_> = slices.iter().map(|slice| (slice.local[0], slice.remote[0])).collect();
         assert_eq!(reads, [(5, 1), (0, 3)]);
+        let cycles: Vec<_> = slices.iter().map(|slice| &slice.modelled_cycles[..]).collect();
+        assert_eq!(cycles, [[200, 10], [100, 10]]);
     }
 }

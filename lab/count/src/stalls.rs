@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lines::{CodePlace, Naming, callers};
+use crate::handovers::Allocation;
+use crate::lines::{CodePlace, Naming, callers, object};
 
 /// What one instruction waited for, of one region of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,9 @@ pub struct Stalled {
     pub process: Option<u32>,
     /// An address of the region, where the process (or the kernel) has it.
     pub address: u64,
+    /// Who asked for the memory there. Absent: nobody who told it, or it was not allocated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<Allocation>,
     /// The instruction, likewise.
     pub instruction: u64,
     /// Which process waited; 0: nobody knows.
@@ -126,7 +130,7 @@ pub fn most_stalled(stalls: &Stalls, nr_max: usize, names: &mut dyn Naming) -> M
     for stalled in &stalls.most {
         let code = names.code(stalled.process, stalled.instruction);
         let (function, module) = code.map(|code| (code.function, code.module)).unzip();
-        let object = names.object(stalled.process, stalled.address);
+        let object = object(stalled.process, stalled.address, stalled.allocated.as_ref(), names);
         let callers = callers(stalled.by_process, &stalled.callers, names);
         let waited = places.entry((function, module, object, callers)).or_default();
         let (asked, millicycles) = &mut waited[usize::from(stalled.is_remote)];
@@ -158,6 +162,7 @@ mod tests {
             process: Some(1),
             by_process: 1,
             address,
+            allocated: None,
             instruction,
             is_remote,
             count,
@@ -191,6 +196,14 @@ mod tests {
         let callers = called.iter().map(|place| &place.callers).find(|callers| !callers.is_empty());
         let functions = callers.unwrap().iter().map(|caller| caller.function.as_str());
         assert_eq!(functions.collect::<Vec<_>>(), ["f5", "f6"]);
+        // What somebody asked for has that name, wherever it lies.
+        let mut asked = stalls.clone();
+        for stalled in &mut asked.most[..2] {
+            stalled.allocated = Some(Allocation { returns_to: 0x7001, stack: Vec::new() });
+        }
+        let asked = most_stalled(&asked, 9, &mut Made(20)).most;
+        assert_eq!(asked[0].object.as_deref(), Some("memory from f7"));
+        assert_eq!((asked.len(), asked[0].far.asked, asked[0].near.asked), (4, 200, 0));
         let all = most_stalled(&stalls, 9, &mut Made(20)).most;
         assert_eq!(
             (all.len(), all[2].function.as_deref(), all[2].object.as_deref()),

@@ -61,6 +61,9 @@ pub struct NotedByPhase {
     pub serial: Noted,
     /// While it had several.
     pub parallel: Noted,
+    /// Blocks of memory of which a program told who asked for them.
+    #[serde(default)]
+    pub nr_allocations: u64,
 }
 
 impl NotedByPhase {

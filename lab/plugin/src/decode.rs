@@ -1,6 +1,6 @@
 //! Recognises the few instructions that mean more than their accesses. QEMU says how long each is.
 
-use quartier_marker::{OPCODE, START, STOP};
+use quartier_marker::{ALLOCATED, OPCODE, START, STOP};
 
 /// What an instruction means to the instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Meaning {
     Start,
     /// Counting ends.
     Stop,
+    /// A program was given memory.
+    Allocated,
     /// Control register 3, the root of the page tables, is written.
     WriteRoot,
     /// Another control register that ends translations is written, or translations are ended by kind.
@@ -62,6 +64,7 @@ fn marker(displacement: &[u8]) -> Meaning {
     match displacement.try_into().map(u32::from_le_bytes) {
         Ok(START) => Meaning::Start,
         Ok(STOP) => Meaning::Stop,
+        Ok(ALLOCATED) => Meaning::Allocated,
         _ => Meaning::Plain,
     }
 }
@@ -102,6 +105,7 @@ mod tests {
         let with = |displacement: u32| [&OPCODE[..], &displacement.to_le_bytes()].concat();
         assert_eq!(meaning(&with(START)), Meaning::Start);
         assert_eq!(meaning(&with(STOP)), Meaning::Stop);
+        assert_eq!(meaning(&with(ALLOCATED)), Meaning::Allocated);
         assert_eq!(meaning(&with(0)), Meaning::Plain);
         assert_eq!(meaning(&with(START)[..6]), Meaning::Plain);
     }

@@ -3,6 +3,7 @@
 use quartier_count::{Handed, Handovers};
 use quartier_memmodel::Access;
 
+use crate::allocations::{Allocations, Site};
 use crate::calls::{self, Callers};
 use crate::heavy::{Entry, Heavy, Key};
 
@@ -16,6 +17,8 @@ pub struct Taking {
     /// thread.
     pub thread: u32,
     pub address: u64,
+    /// Which call gave that memory.
+    pub site: Site,
     pub instruction: u64,
     pub access: Access,
     /// Who called it.
@@ -28,7 +31,7 @@ impl Key for Taking {
     }
 
     fn number(&self) -> u64 {
-        let own = self.instruction ^ u64::from(self.process) << 20;
+        let own = self.instruction ^ u64::from(self.process) << 20 ^ u64::from(self.site) << 32;
         self.address.rotate_left(7) ^ own ^ calls::number(&self.callers)
     }
 }
@@ -54,12 +57,13 @@ impl Takings {
     }
 
     /// What `cpu` took, and of what it took more than once by which instruction.
-    pub fn handovers(&self, cpu: u16) -> Handovers {
+    pub fn handovers(&self, cpu: u16, allocations: &Allocations) -> Handovers {
         let handed = |&Entry { key, count, stall_millicycles }: &Entry<Taking>| Handed {
             process: (key.process != 0).then_some(key.process),
             by_process: key.by_process,
             thread: key.thread,
             address: key.address,
+            allocated: allocations.site(key.site).cloned(),
             instruction: key.instruction,
             cpu,
             access: key.access,
@@ -78,6 +82,8 @@ impl Takings {
 
 #[cfg(test)]
 mod tests {
+    use quartier_count::Allocation;
+
     use super::*;
 
     const ONE: Taking = Taking {
@@ -85,6 +91,7 @@ mod tests {
         by_process: 7,
         thread: 8,
         address: 8,
+        site: 0,
         instruction: 0x40_1000,
         access: Access::Atomic,
         callers: [0; 10],
@@ -97,6 +104,7 @@ mod tests {
             ONE,
             Taking { process: 0, ..ONE },
             Taking { address: 16, ..ONE },
+            Taking { site: 1, ..ONE },
             Taking { instruction: 1, ..ONE },
             Taking { access: Access::Load, ..ONE },
             Taking { thread: 9, ..ONE },
@@ -105,15 +113,23 @@ mod tests {
         for other in others.into_iter().chain(others) {
             takings.note(other, 1_000);
         }
-        let found = takings.handovers(3);
-        assert_eq!(found.most.iter().map(|handed| handed.count).collect::<Vec<_>>(), [2; 7]);
+        let mut allocations = Allocations::default();
+        let by = Allocation { returns_to: 0x40_3000, stack: Vec::new() };
+        allocations.note((7, 0), (8, 8), by.clone());
+        assert_eq!(allocations.find((7, 0), 8), 1);
+        let found = takings.handovers(3, &allocations);
+        assert_eq!(found.most.iter().map(|handed| handed.count).collect::<Vec<_>>(), [2; 8]);
+        assert_eq!(
+            found.most.iter().filter(|handed| handed.allocated.as_ref() == Some(&by)).count(),
+            1
+        );
         assert!(found.most.iter().any(|handed| handed.callers == [0x40_2000]));
         assert!(
             found.most.iter().any(|handed| handed.process.is_none()),
             "the kernel is no process"
         );
         assert!(found.most.iter().all(|handed| handed.cpu == 3));
-        assert_eq!((found.total, found.modelled_stall_millicycles), (14, 14_000));
+        assert_eq!((found.total, found.modelled_stall_millicycles), (16, 16_000));
     }
 
     #[test]
@@ -121,7 +137,7 @@ mod tests {
         let mut takings = Takings::default();
         takings.note(ONE, 1_000);
         (0..3).for_each(|_| takings.note_others());
-        let found = takings.handovers(0);
+        let found = takings.handovers(0, &Allocations::default());
         assert_eq!((found.total, found.of_the_rest, found.most.len()), (1, 3, 0));
     }
 }

@@ -2,11 +2,12 @@
 //! of a model of caches, TLBs and nodes (`quartier-memmodel`).
 //!
 //! Off while the guest boots: code is translated as ever and only searched for the marker that begins
-//! counting (`quartier-marker`). The marker empties QEMU's translations, and whatever is translated
-//! afterwards calls the model. Everything that can be known without QEMU is plain safe code with tests;
+//! counting, and those by which a program tells who asked for its memory (`quartier-marker`). The first empties QEMU's translations,
+//! and whatever is translated afterwards calls the model. Everything that can be known without QEMU is plain safe code with tests;
 //! `unsafe` is in `ffi/` alone.
 #![deny(unsafe_code)]
 
+mod allocations;
 mod arguments;
 mod calls;
 mod check;

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use quartier_count::{
-    Ending, FORMAT, Mark, Moment, Noted, NotedByPhase, Slices, Taken, instructions,
+    Allocation, Ending, FORMAT, Mark, Moment, Noted, NotedByPhase, Slices, Taken, instructions,
 };
 use quartier_marker::{Facts, WORDS};
 use quartier_memmodel::{Access, Layout, Owner, System, Walk};
 
+use crate::allocations::{Allocations, Site, words_of_stack};
 use crate::arguments::Arguments;
 use crate::calls::Calls;
 use crate::check;
@@ -78,6 +79,10 @@ pub struct Machine {
     seen: Vec<Mutex<Seen>>,
     /// Who called whom in those of the program's tasks that have no CPU.
     calls: Mutex<HashMap<u64, Calls>>,
+    /// Who asked for the memory that programs have,
+    allocations: Mutex<Allocations>,
+    /// if they tell it.
+    are_told: AtomicBool,
     /// How far CPUs are, where they keep in step.
     steps: Option<Steps>,
 }
@@ -155,6 +160,8 @@ impl Machine {
                 false => Vec::new(),
             },
             calls: Mutex::default(),
+            allocations: Mutex::default(),
+            are_told: AtomicBool::new(false),
             steps: arguments.tells_handovers.then(|| Steps::new(nr_cpus)),
             arguments,
         })
@@ -315,7 +322,11 @@ impl Machine {
         if let Some(steps) = self.steps.as_ref().filter(|_| is_measured && handover.is_some()) {
             steps.share(address);
         }
+        let by_process = process;
+        let process = if address >> 63 == 0 { process } else { 0 };
         let Some(seen) = self.seen.get(index) else { return };
+        // Before the lock: whoever writes the result takes them in this order too.
+        let site = if is_measured { self.site((process, cpu.root), address) } else { 0 };
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_parallel = self.is_parallel.load(Ordering::Relaxed);
         let (takings, stallings) = &mut seen[usize::from(is_parallel)];
@@ -325,39 +336,60 @@ impl Machine {
             }
             return;
         }
-        let by_process = process;
-        let process = if address >> 63 == 0 { process } else { 0 };
         let instruction = cpu.places.known(code).unwrap_or(0);
         let stall = cpu.model.modelled_stall_millicycles().saturating_sub(stalled_millicycles);
         let callers = cpu.calls.callers(code.vaddr() >> 63 != 0);
         if handover.is_some() {
             takings.note(
-                Taking { process, by_process, thread, address, instruction, access, callers },
+                Taking { process, by_process, thread, address, site, instruction, access, callers },
                 stall,
             );
         } else if let Some(node) = asked {
             let is_remote = node != cpu.model.node();
             stallings.note(
-                Stalling { process, by_process, address, instruction, is_remote, callers },
+                Stalling { process, by_process, address, site, instruction, is_remote, callers },
                 stall,
             );
         }
     }
 
+    /// Which call gave the memory at an address of a process's.
+    fn site(&self, process: (u32, u64), address: u64) -> Site {
+        let is_told = process.0 != 0 && self.are_told.load(Ordering::Relaxed);
+        if is_told { self.allocations().find(process, address) } else { 0 }
+    }
+
+    fn allocations(&self) -> MutexGuard<'_, Allocations> {
+        self.allocations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program that a CPU runs says that it was given memory.
+    pub fn allocated(&self, registers: &mut Registers) {
+        let said = Register::ALLOCATED.map(|register| registers.read(register));
+        let [start, bytes, returns_to, stack, process] = said;
+        let root = registers.read(Register::Root);
+        let words = Some(words_of_stack(stack)).filter(|nr| *nr > 0);
+        let stack = words.and_then(|nr| registers.memory(stack, nr)).unwrap_or_default();
+        let by = Allocation { returns_to, stack };
+        self.allocations().note((process as u32, root), (start, bytes), by);
+        self.are_told.store(true, Ordering::Relaxed);
+    }
+
     fn noted(&self) -> NotedByPhase {
+        let allocations = self.allocations();
         let [serial, parallel] = [0, 1].map(|phase| {
             let mut noted = Noted::default();
             for (cpu, seen) in self.seen.iter().enumerate() {
                 let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 let (takings, stallings) = &seen[phase];
-                noted.handovers.add(takings.handovers(cpu as u16));
-                noted.stalls.add(stallings.stalls());
+                noted.handovers.add(takings.handovers(cpu as u16, &allocations));
+                noted.stalls.add(stallings.stalls(&allocations));
             }
             noted.handovers.keep_most(PLACES_MAX);
             noted.stalls.keep_most(PLACES_MAX);
             noted
         });
-        NotedByPhase { serial, parallel }
+        NotedByPhase { serial, parallel, nr_allocations: allocations.nr_told }
     }
 
     /// `task` begins.
@@ -370,6 +402,11 @@ impl Machine {
     /// `task` has ended.
     pub fn ended(&self, task: u64) {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&task);
+        let (process, thread) = self.tasks.numbers(task, &self.ram);
+        // The first thread's end is the kernel's word for the process's.
+        if process == thread {
+            self.allocations().ended(process);
+        }
         self.turn(self.tasks.ends(task, &self.ram));
     }
 

@@ -2,6 +2,7 @@
 
 use quartier_count::{Stalled, Stalls};
 
+use crate::allocations::{Allocations, Site};
 use crate::calls::{self, Callers};
 use crate::heavy::{Entry, Heavy, Key};
 
@@ -16,6 +17,8 @@ pub struct Stalling {
     pub process: u32,
     /// Of a region the first that was seen.
     pub address: u64,
+    /// Which call gave the memory there.
+    pub site: Site,
     pub instruction: u64,
     /// Whose access it was.
     pub by_process: u32,
@@ -26,9 +29,9 @@ pub struct Stalling {
 }
 
 impl Stalling {
-    /// All but where in its region it is.
+    /// All but where in its region it is, and who asked for that part of it.
     fn whose(&self) -> (u32, u32, u64, u64, bool, Callers) {
-        let Self { process, by_process, address, instruction, is_remote, callers } = *self;
+        let Self { process, by_process, address, instruction, is_remote, callers, .. } = *self;
         (process, by_process, address >> REGION_SHIFT, instruction, is_remote, callers)
     }
 }
@@ -57,10 +60,11 @@ impl Stallings {
     }
 
     /// All of it, and of what came more than once by which instruction.
-    pub fn stalls(&self) -> Stalls {
+    pub fn stalls(&self, allocations: &Allocations) -> Stalls {
         let stalled = |&Entry { key, count, stall_millicycles }: &Entry<Stalling>| Stalled {
             process: (key.process != 0).then_some(key.process),
             address: key.address,
+            allocated: allocations.site(key.site).cloned(),
             instruction: key.instruction,
             by_process: key.by_process,
             is_remote: key.is_remote,
@@ -84,6 +88,7 @@ mod tests {
         process: 7,
         by_process: 7,
         address: 0x7f00_0000_1230,
+        site: 0,
         instruction: 0x40_1000,
         is_remote: true,
         callers: [0; 10],
@@ -101,9 +106,9 @@ mod tests {
         ];
         others.into_iter().for_each(|other| stallings.note(other, 1_000));
         others.into_iter().for_each(|other| {
-            stallings.note(Stalling { address: other.address + 64, ..other }, 3_000);
+            stallings.note(Stalling { address: other.address + 64, site: 1, ..other }, 3_000);
         });
-        let found = stallings.stalls();
+        let found = stallings.stalls(&Allocations::default());
         assert_eq!(found.most.iter().map(|of| of.count).collect::<Vec<_>>(), [2; 5]);
         let each: Vec<_> = found.most.iter().map(|of| of.modelled_stall_millicycles).collect();
         assert_eq!(each, [4_000; 5]);
@@ -120,7 +125,7 @@ mod tests {
             let address = 0x7f00_0000_0000 + (nr % (1 << 20)) * 64;
             stallings.note(Stalling { address, ..ONE }, 100);
         }
-        let found = stallings.stalls();
+        let found = stallings.stalls(&Allocations::default());
         assert_eq!(found.most.len(), 1024);
         let told: u64 = found.most.iter().map(|of| of.count).sum();
         assert_eq!(told, found.total);

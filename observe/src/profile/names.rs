@@ -8,13 +8,15 @@ use quartier_model::{Frame, KERNEL_MODULE};
 
 use super::kernel::Kernel;
 use super::modules::Modules;
-use super::space::{Place, Space};
+use super::sites;
+use super::space::{Place, Space, UnwindCache};
 
 /// What names them.
 pub struct Names {
     kernel: Kernel,
     modules: Modules,
     processes: BTreeMap<u32, Process>,
+    cache: UnwindCache,
 }
 
 struct Process {
@@ -31,7 +33,8 @@ impl Names {
         let processes =
             maps.iter().map(|(process, maps)| (*process, Process::of(maps, &mut modules)));
         let processes = processes.collect();
-        Self { kernel: Kernel::parse(kernel_names), modules, processes }
+        let (kernel, cache) = (Kernel::parse(kernel_names), UnwindCache::new());
+        Self { kernel, modules, processes, cache }
     }
 
     /// The function that the instruction at an address is of, the innermost of inlined ones. `None`: no file has it.
@@ -63,6 +66,24 @@ impl Names {
             let (.., name) = mapping.filter(|(.., name)| !name.is_empty())?;
             Some(name.rsplit('/').next().unwrap_or(name).to_owned())
         })
+    }
+
+    /// Memory that a process was given, by who asked for it: by where the call returns to, and what is on the stack then. `None`: no file
+    /// has that code.
+    #[must_use]
+    pub fn memory(&mut self, process: u32, returns_to: u64, stack: &[u64]) -> Option<String> {
+        let space = &self.processes.get(&process)?.space;
+        let stack: Vec<u8> = stack.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let places = space.callers(returns_to, &stack, &mut self.cache);
+        let modules = &mut self.modules;
+        let (site, _) = sites::site(places, |place| match place {
+            // What the library does that tells of it is its caller's.
+            Place::Module(module, stated) if modules.name(module) != sites::LIBRARY => {
+                modules.frames(module, stated)
+            }
+            _ => Vec::new(),
+        })?;
+        Some(sites::name(&site))
     }
 }
 
@@ -146,6 +167,24 @@ mod tests {
         assert!(object.is_none_or(|object| object.starts_with('[')));
         assert!(names.function(Some(2), here).is_none(), "another process");
         assert!(names.object(None, COUNTER.as_ptr() as u64).is_none());
+    }
+
+    /// As if it asked for memory first of all.
+    #[inline(never)]
+    fn asks(value: u64) -> u64 {
+        leaf(value) + 1
+    }
+
+    #[test]
+    fn memory_is_called_by_the_function_that_the_call_returns_to() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut names = Names::new(Path::new("/"), &[(1, maps)].into(), "");
+        assert_eq!(asks(std::hint::black_box(8)), 16);
+        let returns_to = asks as *const () as u64 + 1;
+        let name = names.memory(1, returns_to, &[0; 9]).unwrap();
+        assert!(name.starts_with("memory from ") && name.contains("asks"), "{name}");
+        assert_eq!(names.memory(2, returns_to, &[]), None, "another process");
+        assert_eq!(names.memory(1, 8, &[]), None, "no file's");
     }
 
     #[test]

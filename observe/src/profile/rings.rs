@@ -8,13 +8,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use perf_event::data::Record as Parsed;
-use perf_event::events::{Event, Software};
-use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use perf_event::events::{Event, Hardware, Software};
+use perf_event::{Builder, SampleFlag, Sampler};
 use quartier_model::{CpuList, Recording};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::arch::{REGISTERS, Registers};
 use super::asleep::Asleep;
+use super::clock::{self, Clock, NoCycles, Opener};
 use super::kernel::Kernel;
 use super::records::{self, Record, Sample, What};
 use super::stacks::Assembler;
@@ -57,14 +58,20 @@ pub enum Unprofiled {
 
 /// Profiles what the thread that opened it starts, from the moment when that becomes another program.
 pub struct Profiler {
-    rings: Vec<Ring>,
+    opened: Opened,
     host: Host,
+    clock: Clock,
+    /// Where it is noted who allocates what, if it is.
+    allocations: Option<PathBuf>,
+}
+
+/// What the kernel writes.
+struct Opened {
+    rings: Vec<Ring>,
     /// When threads are woken; `None`: that is not to be seen.
     wakeups: Option<Wakeups>,
     /// The kernel is not to be seen, nor where threads wait: they are looked at instead.
     is_user_only: bool,
-    /// Where it is noted who allocates what, if it is.
-    allocations: Option<PathBuf>,
 }
 
 struct Ring {
@@ -74,7 +81,9 @@ struct Ring {
 
 impl fmt::Debug for Profiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Profiler").field("rings", &self.rings.len()).finish_non_exhaustive()
+        let (clock, nr_rings) = (self.clock, self.opened.rings.len());
+        let mut shown = f.debug_struct("Profiler");
+        shown.field("clock", &clock).field("rings", &nr_rings).finish_non_exhaustive()
     }
 }
 
@@ -84,32 +93,14 @@ impl Profiler {
     /// # Errors
     /// When nothing can be profiled; then nothing is open.
     pub fn open(host: &Host, cpus: &CpuList, hertz: u32) -> Result<Self, Unprofiled> {
-        match Self::open_as(host, cpus, hertz, false) {
-            Err(Unprofiled::NotPermitted) => Self::open_as(host, cpus, hertz, true),
-            opened => opened,
-        }
+        let (opened, clock) = clock::open(&mut Live { host, cpus, hertz })?;
+        Ok(Self { opened, host: host.clone(), clock, allocations: None })
     }
 
-    fn open_as(
-        host: &Host,
-        cpus: &CpuList,
-        hertz: u32,
-        is_user_only: bool,
-    ) -> Result<Self, Unprofiled> {
-        let mut rings = Vec::new();
-        for cpu in cpus.iter() {
-            let mut clock = builder(Software::TASK_CLOCK, cpu, STACK_BYTES);
-            clock.sample_frequency(hertz.into()).mmap(true).mmap2(true).comm(true).comm_exec(true);
-            clock.task(true).context_switch(true).exclude_kernel(is_user_only);
-            rings.push(Ring::open(&clock, false)?);
-            if !is_user_only {
-                let mut switches = builder(Software::CONTEXT_SWITCHES, cpu, WAITING_STACK_BYTES);
-                switches.sample_period(1);
-                rings.push(Ring::open(&switches, true)?);
-            }
-        }
-        let wakeups = if is_user_only { None } else { Wakeups::open(host, cpus) };
-        Ok(Self { rings, host: host.clone(), wakeups, is_user_only, allocations: None })
+    /// What says when running code is looked at.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Memory that was allocated has names too: by a table ([`Sites`](super::Sites)) that the program writes meanwhile.
@@ -120,25 +111,26 @@ impl Profiler {
 
     /// Records until told that the program has ended; paths of programs begin at `root`.
     #[must_use]
-    pub fn record(mut self, root: &Path, ended: &Receiver<()>) -> Recording {
-        let kernel = Kernel::read(&self.host);
-        let assembler = Assembler::new(root, kernel, self.is_user_only);
-        let mut assembler = assembler.naming_allocations(self.allocations.take());
+    pub fn record(self, root: &Path, ended: &Receiver<()>) -> Recording {
+        let Self { opened, host, allocations, .. } = self;
+        let Opened { mut rings, mut wakeups, is_user_only } = opened;
+        let assembler = Assembler::new(root, Kernel::read(&host), is_user_only);
+        let mut assembler = assembler.naming_allocations(allocations);
         let mut pending = Vec::new();
         let mut alive = BTreeMap::new();
-        let every = if self.is_user_only { LOOKED_EVERY } else { EMPTIED_EVERY };
+        let every = if is_user_only { LOOKED_EVERY } else { EMPTIED_EVERY };
         // Rings are emptied one after the other. So what is earlier than anything found the last time is complete now.
         let mut complete_ns = 0;
         loop {
             let has_ended = !matches!(ended.recv_timeout(every), Err(RecvTimeoutError::Timeout));
             let before_ns = pending.iter().map(|record: &Record| record.at_ns).max();
-            if self.is_user_only {
-                self.look_at(&alive, &mut pending);
+            if is_user_only {
+                look_at(&host, &alive, &mut pending);
             }
             let known = pending.len();
-            self.rings.iter_mut().for_each(|ring| ring.empty(&mut pending));
+            rings.iter_mut().for_each(|ring| ring.empty(&mut pending));
             let gone = follow(&mut alive, &pending[known..]);
-            if let Some(wakeups) = &mut self.wakeups {
+            if let Some(wakeups) = &mut wakeups {
                 wakeups.empty(&alive, &mut pending);
             }
             // Only now: whoever has ended may have been woken before.
@@ -155,10 +147,63 @@ impl Profiler {
             pending.drain(..rest).for_each(|record| assembler.take(record));
             if has_ended {
                 let mut recording = assembler.finish();
-                recording.has_wakeups = self.wakeups.is_some_and(|wakeups| !wakeups.has_lost);
+                recording.has_wakeups = wakeups.is_some_and(|wakeups| !wakeups.has_lost);
                 return recording;
             }
         }
+    }
+}
+
+/// The running kernel, for so many looks each second.
+struct Live<'a> {
+    host: &'a Host,
+    cpus: &'a CpuList,
+    hertz: u32,
+}
+
+impl Opener for Live<'_> {
+    type Opened = Opened;
+
+    fn by_cycles(&mut self, is_user_only: bool) -> Result<Opened, NoCycles> {
+        let nr_cycles = clock::cycles_between(self.host, self.hertz)?;
+        let looks = |cpu| {
+            let mut looks = builder(Hardware::CPU_CYCLES, cpu, STACK_BYTES);
+            looks.sample_period(nr_cycles);
+            looks
+        };
+        Ok(self.open(looks, is_user_only)?)
+    }
+
+    fn by_software(&mut self, is_user_only: bool) -> Result<Opened, Unprofiled> {
+        let looks = |cpu| {
+            let mut looks = builder(Software::TASK_CLOCK, cpu, STACK_BYTES);
+            looks.sample_frequency(self.hertz.into());
+            looks
+        };
+        self.open(looks, is_user_only)
+    }
+}
+
+impl Live<'_> {
+    fn open(
+        &self,
+        looks: impl Fn(u32) -> Builder<'static>,
+        is_user_only: bool,
+    ) -> Result<Opened, Unprofiled> {
+        let mut rings = Vec::new();
+        for cpu in self.cpus.iter() {
+            let mut looks = looks(cpu);
+            looks.mmap(true).mmap2(true).comm(true).comm_exec(true);
+            looks.task(true).context_switch(true).exclude_kernel(is_user_only);
+            rings.push(Ring::open(&looks, false)?);
+            if !is_user_only {
+                let mut switches = builder(Software::CONTEXT_SWITCHES, cpu, WAITING_STACK_BYTES);
+                switches.sample_period(1);
+                rings.push(Ring::open(&switches, true)?);
+            }
+        }
+        let wakeups = if is_user_only { None } else { Wakeups::open(self.host, self.cpus) };
+        Ok(Opened { rings, wakeups, is_user_only })
     }
 }
 
@@ -186,7 +231,7 @@ fn builder(event: impl Event, cpu: u32, stack_bytes: u32) -> Builder<'static> {
     let mut sample = SampleFlag::TID | SampleFlag::TIME | SampleFlag::IP | SampleFlag::CALLCHAIN;
     let mut builder = Builder::new(event);
     builder.observe_self().one_cpu(cpu as usize).inherit(true).enable_on_exec(true);
-    builder.include_kernel().sample_id_all(true).clockid(Clock::MONOTONIC);
+    builder.include_kernel().sample_id_all(true).clockid(perf_event::Clock::MONOTONIC);
     if REGISTERS != 0 {
         sample |= SampleFlag::REGS_USER | SampleFlag::STACK_USER;
         builder.sample_regs_user(REGISTERS).sample_stack_user(stack_bytes);
@@ -196,16 +241,14 @@ fn builder(event: impl Event, cpu: u32, stack_bytes: u32) -> Builder<'static> {
     builder
 }
 
-impl Profiler {
-    /// At all at the same moment, as far as that goes.
-    fn look_at(&self, alive: &BTreeMap<u32, u32>, into: &mut Vec<Record>) {
-        let now = clock_gettime(ClockId::Monotonic);
-        let at_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        for (tid, pid) in alive.iter().take(LOOKED_AT_MAX) {
-            let (tid, pid) = (*tid, *pid);
-            if let Some(asleep) = Asleep::look(&self.host, pid, tid) {
-                into.push(Record { at_ns, pid, tid, what: What::Asleep(Box::new(asleep)) });
-            }
+/// At all at the same moment, as far as that goes.
+fn look_at(host: &Host, alive: &BTreeMap<u32, u32>, into: &mut Vec<Record>) {
+    let now = clock_gettime(ClockId::Monotonic);
+    let at_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    for (tid, pid) in alive.iter().take(LOOKED_AT_MAX) {
+        let (tid, pid) = (*tid, *pid);
+        if let Some(asleep) = Asleep::look(host, pid, tid) {
+            into.push(Record { at_ns, pid, tid, what: What::Asleep(Box::new(asleep)) });
         }
     }
 }
@@ -264,7 +307,8 @@ fn of_sample(sample: &perf_event::data::Sample<'_>, is_user: bool, waits: bool) 
     Some(Record { at_ns: sample.time()?, pid: sample.pid()?, tid: sample.tid()?, what })
 }
 
-fn unprofiled(error: &io::Error) -> Unprofiled {
+/// Why an event was not opened.
+pub fn unprofiled(error: &io::Error) -> Unprofiled {
     const EPERM: i32 = 1;
     const ENOMEM: i32 = 12;
     const EACCES: i32 = 13;

@@ -11,6 +11,8 @@ use std::path::Path;
 
 use quartier_model::Frame;
 
+use super::space::Place;
+
 /// The library's file.
 pub const LIBRARY: &str = "libquartier_sites.so";
 
@@ -194,8 +196,31 @@ impl Lives {
     }
 }
 
+/// Who asked for a block, by who called whom from the innermost on: the first function that does not allocate for others, and whether
+/// that follows from the innermost call alone.
+pub(super) fn site(
+    places: Vec<Place>,
+    mut frames: impl FnMut(Place) -> Vec<Frame>,
+) -> Option<(Frame, bool)> {
+    let mut innermost = None;
+    for (depth, place) in places.into_iter().enumerate() {
+        let frames = frames(place);
+        innermost = innermost.or_else(|| frames.last().cloned());
+        let named = frames.into_iter().rev().find(|frame| !allocates_for_others(frame));
+        if let Some(frame) = named {
+            return Some((frame, depth == 0));
+        }
+    }
+    Some((innermost?, true))
+}
+
+/// What memory is called that a function asked for.
+pub(super) fn name(site: &Frame) -> String {
+    format!("memory from {}", site.function)
+}
+
 /// Whether a function allocates on behalf of its caller, who is the one to be named: `operator new`, `xmalloc`, a container.
-pub(super) fn allocates_for_others(frame: &Frame) -> bool {
+fn allocates_for_others(frame: &Frame) -> bool {
     const LIBRARIES: [&str; 6] =
         ["libc.so", "libc-", "ld-linux", "libstdc++", "libc++", "libgcc_s"];
     const LANGUAGES: [&str; 9] = [

@@ -183,20 +183,8 @@ impl Assembler {
     /// The name of a block, and whether that follows from its call alone, and not from who called before.
     fn site(&mut self, space: &Space, block: &Block) -> Option<(u32, bool)> {
         let places = space.callers(block.returns_to, &block.stack, &mut self.cache);
-        let mut innermost = None;
-        let mut site = None;
-        for (depth, place) in places.into_iter().enumerate() {
-            let frames = self.frames(place);
-            innermost = innermost.or_else(|| frames.last().cloned());
-            let named = frames.into_iter().rev().find(|frame| !sites::allocates_for_others(frame));
-            site = named.map(|frame| (frame, depth == 0));
-            if site.is_some() {
-                break;
-            }
-        }
-        let (site, is_alone) = site.or_else(|| Some((innermost?, true)))?;
-        let name = format!("memory from {}", site.function);
-        Some((intern(&mut self.objects, name), is_alone))
+        let (site, is_alone) = sites::site(places, |place| self.frames(place))?;
+        Some((intern(&mut self.objects, sites::name(&site)), is_alone))
     }
 
     fn frames(&mut self, place: Place) -> Vec<Frame> {

@@ -1,7 +1,11 @@
-//! A CPU for each thread.
+//! A CPU for each thread: of the benchmark, an example, and stress tests.
 
-/// Where that is refused the kernel places the thread, and the spread shows it.
+/// Of those that it may use. Where that is refused the kernel places the thread, and the spread shows it; a test is only a weaker one.
 pub fn hold_on_cpu(number: usize) {
+    // Which interprets, and has no CPUs.
+    if cfg!(miri) {
+        return;
+    }
     // SAFETY: a set of zeros is an empty set, and the calls are given its size.
     unsafe {
         let mut allowed: libc::cpu_set_t = std::mem::zeroed();

@@ -1,10 +1,15 @@
 //! Seeds, CPUs and signals for stress tests.
-#![allow(dead_code)] // Not every test uses all of it.
+#![allow(dead_code, unused_imports)] // Not every test uses all of it.
+
+#[path = "../../benches/beside/cpus.rs"]
+mod cpus;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+pub use cpus::hold_on_cpu;
 
 /// A random source whose seed is printed, and taken from QUARTIER_PERCORE_SEED if that is set.
 pub fn random(test: &str) -> fastrand::Rng {
@@ -17,19 +22,6 @@ pub fn random(test: &str) -> fastrand::Rng {
 /// Rounds of a loop: fewer where each is interpreted.
 pub fn scaled(nr_rounds: i64) -> i64 {
     if cfg!(miri) { (nr_rounds / 1_000).clamp(1, 100) } else { nr_rounds }
-}
-
-/// Holds this thread on a CPU. Where that is refused the test is only a weaker one.
-pub fn hold_on_cpu(cpu: usize) {
-    #[cfg(not(miri))]
-    // SAFETY: a set of zeros is an empty set, and the call is given its size.
-    unsafe {
-        let mut only: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut only);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only);
-    }
-    #[cfg(miri)]
-    let _ = cpu;
 }
 
 /// Signals for threads that joined, many a millisecond: the kernel restarts what is interrupted.

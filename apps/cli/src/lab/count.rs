@@ -30,6 +30,8 @@ Examples:
       CPUs take turns: another run gives identical counts
   quartier lab count --lines -- ./program
       Which lines CPUs take from each other, who waits for memory, what lies there, and whose code it is
+  quartier lab count --lines --allocations -- ./program
+      The same; memory that was allocated is called by the function that allocated it
   quartier lab count --geometry tsar --recording run.json -- ./program
   quartier lab count --from run.json --json
       Count once, look at it again later";

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use quartier_count::{
-    Circumstances, CodePlace, CountMode, Machine, Moment, Naming, Noted, Phase, Places, Recording,
-    Taken, most_contended, most_stalled,
+    Allocation, Circumstances, CodePlace, CountMode, Machine, Moment, Naming, Noted, Phase, Places,
+    Recording, Taken, most_contended, most_stalled,
 };
 use quartier_lab::{Exit, Instrument, Report, Request, Spaces};
 use quartier_memmodel::geometry::{Geometry, Preset, Topology};
@@ -18,6 +18,7 @@ use quartier_observe::profile::Names;
 
 use super::guest::GuestArgs;
 use crate::installed;
+use crate::scale::allocations;
 
 /// Options of every command that counts.
 #[derive(Debug, clap::Args)]
@@ -44,6 +45,9 @@ struct Counted {
     /// Tell which lines of memory CPUs take from each other and where they wait for memory, what lies there, and whose code it is
     #[arg(long, conflicts_with_all = ["sample", "repeatable"])]
     lines: bool,
+    /// With --lines: name memory that was allocated, by the function that did; a library in the program tells of each call
+    #[arg(long, requires = "lines")]
+    allocations: bool,
     /// CMD is a server: once it listens, run this shell command line, count the server meanwhile, then
     /// stop it
     #[arg(long, value_name = "LINE")]
@@ -97,6 +101,8 @@ pub struct Counting {
     sets_one_in: u32,
     checks_translations: bool,
     tells_lines: bool,
+    /// What is loaded into the program to tell who allocates, if that is asked for.
+    allocations: Option<PathBuf>,
     load: Option<OsString>,
     ready: Option<OsString>,
     is_repeatable: bool,
@@ -143,6 +149,7 @@ impl Counting {
             sets_one_in,
             checks_translations: args.check_translations,
             tells_lines: args.lines,
+            allocations: args.allocations.then(allocations::library).transpose()?,
             load: args.load.clone(),
             ready: args.ready.clone(),
             is_repeatable: args.repeatable,
@@ -150,9 +157,9 @@ impl Counting {
         })
     }
 
-    /// To tell the lines that CPUs take from each other.
+    /// To tell the lines that CPUs take from each other, and if asked for who allocated what lies there.
     pub fn of_lines(
-        geometry: String,
+        (geometry, allocations): (String, bool),
         load: Option<OsString>,
         phase: PhaseOption,
         guest: &GuestArgs,
@@ -162,6 +169,7 @@ impl Counting {
             sample: 1,
             check_translations: false,
             lines: true,
+            allocations,
             load,
             ready: None,
             repeatable: false,
@@ -203,6 +211,9 @@ impl Counting {
             mode,
         })?;
         if let Some(noted) = noted {
+            if self.allocations.is_some() && noted.nr_allocations == 0 {
+                recording.notes.push(NOTHING_TOLD.to_owned());
+            }
             let mut names = Named::of(&report.spaces);
             let Places { lines, stalls } = self.places(&noted.whole(), &mut names);
             (recording.lines, recording.stalls) = (Some(lines), Some(stalls));
@@ -284,6 +295,9 @@ impl Counting {
             tells_handovers: self.tells_lines,
             repeatable: self.is_repeatable,
         });
+        if let Some(library) = &self.allocations {
+            preload(&mut request.environment, library);
+        }
         request.load.clone_from(&self.load);
         request.ready.clone_from(&self.ready);
         request.files.clone_from(&self.files);
@@ -296,6 +310,18 @@ impl Counting {
     }
 }
 
+/// What is said if no program told who allocates.
+pub const NOTHING_TOLD: &str = "Memory that was allocated has no names, as no program told who allocated it: each is static, has \
+     privileges, or an allocator of its own; a dynamic build that calls the C library's tells it.";
+
+/// The library will be in all that a command starts.
+fn preload(environment: &mut Vec<(OsString, OsString)>, library: &Path) {
+    const NAME: &str = "LD_PRELOAD";
+    let others = environment.iter().position(|(name, _)| name == NAME);
+    let others = others.map(|at| environment.swap_remove(at).1);
+    environment.push((NAME.into(), allocations::preloads(others, library)));
+}
+
 /// Of lines that CPUs take from each other so many are named,
 const LINES_MAX: usize = 64;
 /// and of places where they wait for memory, which differ by who called.
@@ -306,12 +332,14 @@ struct Named {
     names: Names,
     /// Code that was asked for: callers come again and again.
     codes: HashMap<(Option<u32>, u64), Option<CodePlace>>,
+    /// And calls that gave memory: of one there may be many blocks.
+    memories: HashMap<(u32, Allocation), Option<String>>,
 }
 
 impl Named {
     fn of(spaces: &Spaces) -> Self {
         let names = Names::new(Path::new("/"), &spaces.maps, &spaces.kernel_names);
-        Self { names, codes: HashMap::new() }
+        Self { names, codes: HashMap::new(), memories: HashMap::new() }
     }
 }
 
@@ -326,6 +354,12 @@ impl Naming for Named {
 
     fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
         self.names.object(process, address)
+    }
+
+    fn memory(&mut self, process: Option<u32>, allocated: &Allocation) -> Option<String> {
+        let process = process?;
+        let find = || self.names.memory(process, allocated.returns_to, &allocated.stack);
+        self.memories.entry((process, allocated.clone())).or_insert_with(find).clone()
     }
 }
 
@@ -379,6 +413,17 @@ fn read_geometry(text: &str) -> anyhow::Result<(String, Geometry)> {
 mod tests {
     use super::*;
     use quartier_lab::Topology as Guest;
+
+    #[test]
+    fn what_is_preloaded_anyway_stays() {
+        let mut environment = vec![("LD_PRELOAD".into(), "/a.so".into()), ("A".into(), "b".into())];
+        preload(&mut environment, Path::new("/sites.so"));
+        let of = |name: &str| {
+            let found = environment.iter().filter(|(known, _)| known == name);
+            found.map(|(_, value)| value.to_str().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!((of("LD_PRELOAD"), of("A")), (vec!["/a.so:/sites.so"], vec!["b"]));
+    }
 
     #[test]
     fn nodes_that_are_farther_apart_are_more_hops_apart() {

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use quartier_count::Report;
-use quartier_decide::verdict::{Point, Study, cpu_order};
+use quartier_decide::verdict::cpu_order;
 use quartier_lab::{CPUS_MAX, Request};
 use quartier_model::CpuList;
 
 use super::compare::{Interrupted, Interrupts};
-use super::counting::{Counting, PhaseOption};
+use super::counting::{Counting, NOTHING_TOLD, PhaseOption};
 use super::guest::GuestArgs;
 use super::one_run::{LastBytes, PRINTED_MAX, count_once};
 use super::progress;
@@ -20,7 +20,7 @@ use crate::scale::measure::told;
 use crate::scale::metric::Metric;
 use crate::scale::programs::in_guests::InGuests;
 use crate::scale::programs::{METRIC, Program};
-use crate::scale::sweep::Swept;
+use crate::scale::sweep::{Swept, Visit};
 use crate::scale::{OrderOption, ReportArgs, counted, counts};
 
 const EXAMPLES: &str = "\
@@ -31,6 +31,8 @@ Examples:
       Work is what the program says it did; how long it takes to start, with one thread, does not count
   quartier lab scale --load 'redis-benchmark -q -t incr -n 5000' -- redis-server --save ''
       A server while it is loaded, on the CPUs that are counted; the load has all of them
+  quartier lab scale --allocations -- ./job --threads {cpus}
+      Memory that was allocated has a name too: that of the function that allocated it
   quartier lab scale --program exim --kernel 6.12 --cpus-per-node 8 --cpus 4,8,16,32
       One of the study's seven programs (`quartier scale --sanity` says which are here): prepared here, with less to do
       than on a machine's CPUs, and brought into each guest's memory before anything is counted
@@ -65,6 +67,9 @@ pub struct Args {
     /// CMD is a server: once it listens, run this shell command line, count the server meanwhile, then stop it
     #[arg(long, value_name = "LINE")]
     load: Option<OsString>,
+    /// Name memory that was allocated, by the function that did: a library in the program tells of each call
+    #[arg(long)]
+    allocations: bool,
     /// With --load: the server can be loaded once this shell command line succeeds [default: once it listens]
     #[arg(long, value_name = "LINE", requires = "load")]
     ready: Option<OsString>,
@@ -108,39 +113,29 @@ impl Args {
         }
     }
 
-    /// Every round visits every point once.
     fn sweep(&self) -> anyhow::Result<Swept> {
         let metric = self.metric()?;
         let sets = self.sets()?;
         let Prepared { counting, request, _program } = self.prepare()?;
-        let points = sets.iter().map(|cpus| Point {
-            nr_cpus: cpus.len() as u32,
-            cpus: cpus.to_string(),
-            runs: Vec::new(),
-        });
-        let study = Study {
-            unit: metric.unit().to_owned(),
-            is_modelled: true,
-            points: points.collect(),
-            ..Study::default()
-        };
-        let mut swept = Swept { study, complaints: Vec::new() };
+        let mut swept = Swept::new(metric.unit(), &sets);
+        swept.study.is_modelled = true;
         let interrupts = Interrupts::new()?;
-        let nr_runs = sets.len() * self.repeat as usize;
-        for nr in 0..nr_runs {
-            let (at, cpus) = (nr % sets.len(), &sets[nr % sets.len()]);
+        swept.in_rounds(&sets, self.repeat, |swept, Visit { at, cpus, nr, nr_visits }| {
             interrupts.check()?;
-            progress(&format!("run {} of {nr_runs}: {} CPUs", nr + 1, cpus.len()));
+            progress(&format!("run {nr} of {nr_visits}: {} CPUs", cpus.len()));
             let run = self.count(&counting, &request, cpus, &metric);
             interrupts.check()?;
             match run? {
-                Ok((report, units)) => counted::add(&mut swept.study, at, &report, units),
+                Ok((report, units)) => {
+                    if report.notes.iter().any(|note| note == NOTHING_TOLD) {
+                        swept.complain(NOTHING_TOLD.to_owned());
+                    }
+                    counted::add(&mut swept.study, at, &report, units);
+                }
                 Err(why) => swept.complain(format!("on {} CPUs {why}", cpus.len())),
             }
-        }
-        if swept.study.points.iter().all(|point| point.runs.is_empty()) {
-            bail!("no run succeeded: {}", swept.complaints.join("; "));
-        }
+            Ok(())
+        })?;
         Ok(swept)
     }
 
@@ -156,8 +151,10 @@ impl Args {
 
     /// A program of the study's last, as that takes seconds: what cannot be counted is refused before.
     fn prepare(&self) -> anyhow::Result<Prepared> {
-        let counting =
-            |load| Counting::of_lines(self.geometry.clone(), load, self.phase, &self.guest);
+        let counting = |load| {
+            let how = (self.geometry.clone(), self.allocations);
+            Counting::of_lines(how, load, self.phase, &self.guest)
+        };
         let without = counting(self.load.clone())?.once_ready(self.ready.clone());
         let Some(program) = self.program else {
             let request = self.guest.request(&self.command)?;

@@ -26,6 +26,22 @@ const IN_MEMORY: &str = "/dev/shm";
 pub const NOTHING_NOTED: &str = "memory that was allocated has no names, as no process noted any: each is static, has \
      privileges, or an allocator of its own; use a dynamic build that calls the C library's";
 
+/// What is loaded into programs.
+///
+/// # Errors
+/// One sentence, with the remedy.
+pub fn library() -> anyhow::Result<PathBuf> {
+    let library = installed::library(LIBRARY, "the library that notes allocations")?;
+    // The loader's list has no other way to write a path.
+    if library.as_os_str().as_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
+        bail!(
+            "{} cannot be loaded into programs: its path has a colon or a space; install quartier elsewhere",
+            library.display()
+        );
+    }
+    Ok(library)
+}
+
 /// The library, and a folder for tables that is gone once we are.
 #[derive(Debug)]
 pub struct Allocations {
@@ -38,14 +54,7 @@ impl Allocations {
     /// # Errors
     /// One sentence, with the remedy.
     pub fn new() -> anyhow::Result<Self> {
-        let library = installed::library(LIBRARY, "the library that notes allocations")?;
-        // The loader's list has no other way to write a path.
-        if library.as_os_str().as_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
-            bail!(
-                "{} cannot be loaded into programs: its path has a colon or a space; install quartier elsewhere",
-                library.display()
-            );
-        }
+        let library = library()?;
         let is_in_memory = rustix::fs::access(IN_MEMORY, rustix::fs::Access::WRITE_OK).is_ok();
         let parent = if is_in_memory { IN_MEMORY.into() } else { std::env::temp_dir() };
         let folder = parent.join(format!("quartier-sites-{:016x}", random_seed()?));
@@ -113,7 +122,8 @@ impl Table<'_> {
     }
 }
 
-fn preloads(others: Option<OsString>, library: &Path) -> OsString {
+/// What is to be preloaded, after what is anyway.
+pub fn preloads(others: Option<OsString>, library: &Path) -> OsString {
     let mut preloads = others.filter(|others| !others.is_empty()).unwrap_or_default();
     if !preloads.is_empty() {
         preloads.push(":");

@@ -14,7 +14,7 @@ use quartier_act::start_on;
 use quartier_decide::verdict::Run;
 use quartier_model::{CpuList, Recording};
 use quartier_observe::Host;
-use quartier_observe::profile::{Profiler, Unprofiled};
+use quartier_observe::profile::{Clock, Profiler, Unprofiled};
 
 use super::allocations::Table;
 use super::guard::Guard;
@@ -47,6 +47,8 @@ pub struct Measured<'a> {
 pub struct Outcome {
     pub run: Run,
     pub recording: Option<Recording>,
+    /// What said when it was looked at.
+    pub clock: Option<Clock>,
     /// Of a server: when its load ran, by the recording's clock.
     pub load_ns: Option<(u64, u64)>,
     /// Why there is no recording.
@@ -69,6 +71,7 @@ impl Measured<'_> {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
+        let clock = profiler.as_ref().map(Profiler::clock);
         let (mut command, printed) = self.own_command()?;
         let before = usage()?;
         let began = Instant::now();
@@ -89,7 +92,7 @@ impl Measured<'_> {
         check(status.map_err(|error| format!("could not be waited for: {error}"))?, &printed)?;
         let units = self.metric.units(&printed, wall_s)?;
         let run = run(units, wall_s, &before, &after);
-        Ok(Outcome { run, recording, load_ns: None, unprofiled, complaint: None })
+        Ok(Outcome { run, recording, clock, load_ns: None, unprofiled, complaint: None })
     }
 
     /// Of what this thread starts from now on; `None`: nothing is profiled.

@@ -1,6 +1,6 @@
 //! `quartier scale`.
 
-mod allocations;
+pub mod allocations;
 pub mod counted;
 mod diff;
 mod guard;

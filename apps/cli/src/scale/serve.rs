@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use quartier_decide::verdict::Run;
 use quartier_model::{CpuList, Happening, Recording};
-use quartier_observe::profile::Unprofiled;
+use quartier_observe::profile::{Clock, Unprofiled};
 use quartier_observe::{ServerUsage, TICKS_PER_SECOND};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
@@ -83,7 +83,10 @@ impl Served<'_> {
         let (running, ended): (_, Receiver<()>) = channel();
         tell.send(Server { child, running }).map_err(|_| "could not be followed".to_owned())?;
         Ok(match profiler {
-            Some(Ok(profiler)) => Recorded::Yes(profiler.record(Path::new("/"), &ended)),
+            Some(Ok(profiler)) => {
+                let clock = profiler.clock();
+                Recorded::Yes(profiler.record(Path::new("/"), &ended), clock)
+            }
             not => {
                 // Until `running` is dropped.
                 let _ = ended.recv();
@@ -149,7 +152,7 @@ impl Served<'_> {
 
 /// Whether it was profiled.
 enum Recorded {
-    Yes(Recording),
+    Yes(Recording, Clock),
     /// And why not, if it was to be.
     No(Option<Unprofiled>),
 }
@@ -178,10 +181,11 @@ impl Loaded {
     }
 
     fn outcome(self, recorded: Recorded) -> Outcome {
-        let (recording, unprofiled) = match recorded {
-            Recorded::Yes(recording) => (Some(recording), None),
+        let (recorded, unprofiled) = match recorded {
+            Recorded::Yes(recording, clock) => (Some((recording, clock)), None),
             Recorded::No(why) => (None, why),
         };
+        let (recording, clock) = recorded.unzip();
         let (from_ns, to_ns) = self.load_ns;
         let left = |is_preempted| {
             let during = recording.as_ref()?.events.iter();
@@ -208,7 +212,7 @@ impl Loaded {
                 self.busy_percent
             )
         });
-        Outcome { run, recording, load_ns: Some(self.load_ns), unprofiled, complaint }
+        Outcome { run, recording, clock, load_ns: Some(self.load_ns), unprofiled, complaint }
     }
 }
 

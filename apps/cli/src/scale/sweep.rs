@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use anyhow::bail;
 use quartier_act::Program;
-use quartier_decide::verdict::{Point, Study, fold};
+use quartier_decide::verdict::{Clock, Point, Study, fold};
 use quartier_model::CpuList;
-use quartier_observe::Host;
+use quartier_observe::{Host, profile};
 
 use super::allocations::{Allocations, NOTHING_NOTED, Table};
 use super::guard::Guard;
@@ -49,25 +49,25 @@ pub struct Swept {
     pub complaints: Vec<String>,
 }
 
+/// A point's turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit<'a> {
+    /// Which point of the study.
+    pub at: usize,
+    pub cpus: &'a CpuList,
+    /// Of all turns, from one on.
+    pub nr: usize,
+    pub nr_visits: usize,
+}
+
 impl Sweep {
-    /// Every round visits every point once.
     pub fn run(&self, guard: &Guard) -> anyhow::Result<Swept> {
         let path = std::env::var_os("PATH");
         let program = Program::find(&self.command[0], path.as_deref())?;
         if let Some(load) = &self.load {
             Program::find(&load.command[0], path.as_deref())?;
         }
-        let points = self.sets.iter().map(|cpus| Point {
-            nr_cpus: cpus.len() as u32,
-            cpus: cpus.to_string(),
-            runs: Vec::new(),
-        });
-        let study = Study {
-            unit: self.metric.unit().to_owned(),
-            points: points.collect(),
-            ..Study::default()
-        };
-        let mut swept = Swept { study, complaints: Vec::new() };
+        let mut swept = Swept::new(self.metric.unit(), &self.sets);
         let shares = |load: &Load| {
             self.sets.iter().any(|cpus| load.cpus.iter().all(|cpu| cpus.contains(cpu)))
         };
@@ -78,26 +78,22 @@ impl Sweep {
             );
         }
         let allocations = self.allocations(&program, &mut swept);
-        for _ in 0..self.repeat {
-            for (at, cpus) in self.sets.iter().enumerate() {
-                let table = allocations.and_then(|allocations| swept.table(allocations));
-                match self.measure(cpus, table.as_ref(), guard) {
-                    Ok(outcome) => {
-                        if table.is_some_and(|table| !table.has_notes()) {
-                            swept.complain(NOTHING_NOTED.to_owned());
-                        }
-                        swept.add(at, outcome);
+        swept.in_rounds(&self.sets, self.repeat, |swept, Visit { at, cpus, .. }| {
+            let table = allocations.and_then(|allocations| swept.table(allocations));
+            match self.measure(cpus, table.as_ref(), guard) {
+                Ok(outcome) => {
+                    if table.is_some_and(|table| !table.has_notes()) {
+                        swept.complain(NOTHING_NOTED.to_owned());
                     }
-                    Err(why) => {
-                        let what = if self.load.is_some() { "server" } else { "command" };
-                        swept.complain(format!("on {} CPUs the {what} {why}", cpus.len()));
-                    }
+                    swept.add(at, outcome);
+                }
+                Err(why) => {
+                    let what = if self.load.is_some() { "server" } else { "command" };
+                    swept.complain(format!("on {} CPUs the {what} {why}", cpus.len()));
                 }
             }
-        }
-        if swept.study.points.iter().all(|point| point.runs.is_empty()) {
-            bail!("no run succeeded: {}", swept.complaints.join("; "));
-        }
+            Ok(())
+        })?;
         Ok(swept)
     }
 }
@@ -156,8 +152,38 @@ impl Sweep {
 }
 
 impl Swept {
+    /// Nothing yet, of runs on these CPUs.
+    pub fn new(unit: &str, sets: &[CpuList]) -> Self {
+        let points = sets.iter().map(|cpus| Point {
+            nr_cpus: cpus.len() as u32,
+            cpus: cpus.to_string(),
+            runs: Vec::new(),
+        });
+        let study = Study { unit: unit.to_owned(), points: points.collect(), ..Study::default() };
+        Self { study, complaints: Vec::new() }
+    }
+
+    /// Every round visits every point once, so that what drifts in the machine drifts over all of them. An error, if no visit
+    /// left a run.
+    pub fn in_rounds(
+        &mut self,
+        sets: &[CpuList],
+        nr_rounds: u32,
+        mut visit: impl FnMut(&mut Self, Visit<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let nr_visits = sets.len() * nr_rounds as usize;
+        for nr in 0..nr_visits {
+            let at = nr % sets.len();
+            visit(self, Visit { at, cpus: &sets[at], nr: nr + 1, nr_visits })?;
+        }
+        if self.study.points.iter().all(|point| point.runs.is_empty()) {
+            bail!("no run succeeded: {}", self.complaints.join("; "));
+        }
+        Ok(())
+    }
+
     fn add(&mut self, at: usize, outcome: Outcome) {
-        let Outcome { mut run, recording, load_ns, unprofiled, complaint } = outcome;
+        let Outcome { mut run, recording, clock, load_ns, unprofiled, complaint } = outcome;
         complaint.into_iter().for_each(|complaint| self.complain(complaint));
         if let Some(why) = unprofiled {
             self.complain(format!("nothing is named, because {why}"));
@@ -177,7 +203,16 @@ impl Swept {
                         .to_owned(),
                 );
             }
-            let profile = fold(&recording, self.study.points[at].nr_cpus, load_ns);
+            let mut profile = fold(&recording, self.study.points[at].nr_cpus, load_ns);
+            profile.clock = clock.map(|clock| match clock {
+                profile::Clock::Cycles => Clock::Cycles,
+                profile::Clock::Software(_) => Clock::Software,
+            });
+            if let Some(clock @ profile::Clock::Software(_)) = clock {
+                self.complain(format!(
+                    "running code was looked at by {clock}; what the kernel does with interrupts held off is seen where that ends"
+                ));
+            }
             run.profile = Some(self.study.adopt(profile, &recording));
         }
         self.study.points[at].runs.push(run);

@@ -70,6 +70,9 @@ impl Looks {
                 arrived: arrived.as_ref().map(|arrived| arrived[at]),
                 worked_s,
                 busy: busy[places.homes[at]],
+                // Of these the decision tree knows.
+                usage: None,
+                others: None,
             });
         }
         seen
@@ -110,7 +113,8 @@ impl Looks {
     }
 }
 
-fn part(usage: Usage) -> f64 {
+/// From 0 to 1.
+pub fn part(usage: Usage) -> f64 {
     f64::from(usage.scaled()) / f64::from(Usage::FULL.scaled())
 }
 

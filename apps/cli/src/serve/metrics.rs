@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::status::{CopyStatus, DomainStatus, RootStatus, Status};
+use super::status::{CopyStatus, DomainStatus, RootStatus, Status, TreeStatus};
 
 /// All of it.
 pub fn text(status: &Status) -> String {
@@ -45,6 +45,46 @@ pub fn text(status: &Status) -> String {
         "gauge",
         "The part of the time that its CPUs are busy, and what waits for them.",
         copies(&|copy| copy.load),
+    );
+    let of_tree = |value: &dyn Fn(&TreeStatus) -> Option<f64>| -> Vec<(String, f64)> {
+        let value = status.tree.as_ref().and_then(value);
+        value.map(|value| (String::new(), value)).into_iter().collect()
+    };
+    family(
+        "quartier_serve_in_tree",
+        "gauge",
+        "1 if copies are counted in a decision tree that programs share, 0 if not.",
+        of_tree(&|tree| Some(f64::from(tree.directory.is_some()))),
+    );
+    family(
+        "quartier_serve_tree_usage_age_seconds",
+        "gauge",
+        "How long ago U of the decision tree was renewed.",
+        of_tree(&|tree| tree.usage_age_ms.map(|age| age as f64 / 1000.0)),
+    );
+    family(
+        "quartier_serve_takes_tree_usage",
+        "gauge",
+        "1 if U of the decision tree is renewed in time and steered by, 0 if how busy CPUs are is looked at.",
+        of_tree(&|tree| Some(f64::from(tree.takes_usage))),
+    );
+    family(
+        "quartier_serve_threads",
+        "gauge",
+        "T: threads of all programs that the decision tree counts on the CPUs that the copy may use.",
+        copies(&|copy| copy.threads.map(f64::from)),
+    );
+    family(
+        "quartier_serve_own_threads",
+        "gauge",
+        "Threads of the copy that are counted in the decision tree: those that it keeps active.",
+        copies(&|copy| copy.own_threads.map(|threads| threads as f64)),
+    );
+    family(
+        "quartier_serve_usage_ratio",
+        "gauge",
+        "U: how busy the CPUs that the copy may use are by the decision tree, as it was renewed last.",
+        copies(&|copy| copy.usage_percent.map(|usage| usage / 100.0)),
     );
     family(
         "quartier_serve_spilled_ratio",

@@ -84,15 +84,18 @@ impl Places {
         let distance =
             |from: &Domain, to: &Domain| f64::from(machine.distance(from.node, to.node).0);
         let row = |from| self.domains.iter().map(|to| distance(from, to)).collect();
-        let cpus = |home: &usize| {
-            let here = self.homes.iter().filter(|other| *other == home).count();
-            self.domains[*home].allowed.len().div_ceil(here)
-        };
         Shape {
             homes: self.homes.clone(),
-            cpus: self.homes.iter().map(cpus).collect(),
+            cpus: (0..self.homes.len()).map(|copy| self.nr_cpus_of(copy)).collect(),
             distances: self.domains.iter().map(row).collect(),
         }
+    }
+
+    /// A copy's part of the CPUs that it may use, which copies of one domain share.
+    pub fn nr_cpus_of(&self, copy: usize) -> usize {
+        let home = self.homes[copy];
+        let here = self.homes.iter().filter(|other| **other == home).count();
+        self.domains[home].allowed.len().div_ceil(here)
     }
 }
 

@@ -183,16 +183,36 @@ fn find(program: &str) -> anyhow::Result<String> {
     Ok(path.to_owned())
 }
 
-/// Debian has the version in the name: the newest.
+/// Debian has the version in the name: the newest of the first folder that has one.
 fn find_php() -> anyhow::Result<String> {
-    let is_fpm = |path: &PathBuf| {
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or("");
-        let version = name.strip_prefix("php-fpm");
-        version.is_some_and(|it| it.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    let newest = |folder: PathBuf| {
+        let paths = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+        let named = |path: &PathBuf| fpm_version(path.file_name().and_then(OsStr::to_str)?);
+        paths.filter_map(|path| Some((named(&path)?, path))).max()
     };
-    let folders: Vec<PathBuf> = std::env::split_paths(&search()).collect();
-    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
-    let found = files.flatten().flatten().map(|entry| entry.path()).filter(is_fpm).max();
-    let found = found.context("this recipe needs PHP-FPM: install it (apt-get install php-fpm)")?;
+    let found = std::env::split_paths(&search()).find_map(newest);
+    let (_, found) =
+        found.context("this recipe needs PHP-FPM: install it (apt-get install php-fpm)")?;
     Ok(found.to_str().context("a folder on the PATH has a name that is no text")?.to_owned())
+}
+
+/// By a program's name; `None`: another program's.
+fn fpm_version(name: &str) -> Option<Vec<u32>> {
+    let version = name.strip_prefix("php-fpm")?;
+    let parts = version.split('.').filter(|_| !version.is_empty());
+    parts.map(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_php_is_that_with_the_greatest_version_and_not_the_last_name() {
+        assert!(fpm_version("php-fpm8.10") > fpm_version("php-fpm8.2"));
+        assert!(fpm_version("php-fpm8.2") > fpm_version("php-fpm"));
+        for other in ["php-fpm8.2-helper", "php8.2", "php-fpm8.", "php-fpm.8"] {
+            assert_eq!(fpm_version(other), None, "{other}");
+        }
+    }
 }

@@ -51,6 +51,7 @@ fn status(unit: &Unit) -> Status {
         left_to_kernel: given.map(|given| given.missed),
         notes: unit.notes.clone(),
         root: unit.roots.as_ref().map(Roots::status),
+        tree: Some(unit.counted.status()),
     }
 }
 
@@ -60,6 +61,7 @@ fn copy_status(unit: &Unit, copy: &Copy) -> CopyStatus {
     let given = unit.chooser.as_ref().map(|chooser| chooser.given());
     let verdict = unit.decision.as_ref().map(|decision| decision.verdicts[at]);
     let seen = unit.seen.get(at);
+    let told = unit.counted.told(at);
     let spilled = verdict.map_or(0.0, |verdict| verdict.spilled);
     CopyStatus {
         copy: at,
@@ -81,6 +83,9 @@ fn copy_status(unit: &Unit, copy: &Copy) -> CopyStatus {
         given: given.map(|given| given.new.iter().map(|row| row[at]).sum()),
         given_local: given.map(|given| given.new[home][at]),
         moved_here: given.map(|given| given.moved[at]),
+        threads: told.map(|told| told.threads),
+        own_threads: told.map(|told| told.nr_counted),
+        usage_percent: told.and_then(|told| told.usage).map(|usage| 100.0 * usage),
     }
 }
 

@@ -44,6 +44,24 @@ pub struct Status {
     /// Of the folder that each copy has for itself; `None`: that was not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<RootStatus>,
+    /// Of the decision tree that programs share; `None`: whoever wrote this knew none.
+    #[serde(default)]
+    pub tree: Option<TreeStatus>,
+}
+
+/// Of the decision tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeStatus {
+    /// Where the one is that is used; `None`: none is.
+    pub directory: Option<String>,
+    /// Why none is used.
+    pub why_not: Option<String>,
+    /// How long ago U was renewed; `None`: never.
+    pub usage_age_ms: Option<u64>,
+    /// Whether U is renewed in time, and so taken for how busy CPUs are; else that is looked at.
+    pub takes_usage: bool,
+    /// Whether quartierd counts threads there too: then those of the copies that are busy by themselves are left to it.
+    pub beside_quartierd: bool,
 }
 
 /// Of `--copy-root`.
@@ -92,6 +110,15 @@ pub struct CopyStatus {
     pub given_local: Option<u64>,
     /// Connections that had waited at another copy.
     pub moved_here: Option<u64>,
+    /// T: threads that the decision tree counts on the CPUs that the copy may use.
+    #[serde(default)]
+    pub threads: Option<u32>,
+    /// Of these, its own.
+    #[serde(default)]
+    pub own_threads: Option<usize>,
+    /// U: how busy these CPUs are by the tree, as it was renewed last.
+    #[serde(default)]
+    pub usage_percent: Option<f64>,
 }
 
 /// Of CPUs that receive together.
@@ -228,6 +255,25 @@ impl RootStatus {
     }
 }
 
+impl TreeStatus {
+    /// For people, in a line.
+    fn text(&self) -> String {
+        let Some(directory) = &self.directory else {
+            return self.why_not.clone().unwrap_or_else(|| "no decision tree is used".to_owned());
+        };
+        let usage = match (self.usage_age_ms, self.takes_usage) {
+            (Some(age), true) => format!("U was renewed {age} ms ago"),
+            (Some(age), false) => format!(
+                "U was renewed {:.1} s ago, too seldom to steer by: how busy CPUs are is looked at",
+                age as f64 / 1000.0
+            ),
+            (None, _) => "nobody renews U: how busy CPUs are is looked at".to_owned(),
+        };
+        let beside = if self.beside_quartierd { "; quartierd counts there too" } else { "" };
+        format!("decision tree {directory}: {usage}{beside}")
+    }
+}
+
 /// For people.
 fn text(status: &Status) -> String {
     let mut text = format!(
@@ -250,11 +296,19 @@ fn text(status: &Status) -> String {
         ),
         (None, None) => writeln!(text, "no connection yet"),
     };
-    let head = ["copy", "node", "cpus", "pid", "load", "waits", "open", "given", "local", "moved"];
-    let row = |words: [String; 10]| {
-        let [copy, node, cpus, pid, load, waits, open, given, local, moved] = words;
+    if let Some(tree) = &status.tree {
+        let _ = writeln!(text, "{}", tree.text());
+    }
+    let head = [
+        "copy", "node", "cpus", "pid", "load", "T", "own", "U", "waits", "open", "given", "local",
+        "moved",
+    ];
+    let row = |words: [String; 13]| {
+        let [copy, node, cpus, pid, load, threads, own, usage, waits, open, given, local, moved] =
+            words;
         format!(
-            "{copy:>4} {node:>4} {cpus:>8} {pid:>8} {load:>5} {waits:>5} {open:>6} {given:>9} {local:>9} {moved:>6}"
+            "{copy:>4} {node:>4} {cpus:>8} {pid:>8} {load:>5} {threads:>4} {own:>3} {usage:>5} {waits:>5} {open:>6} {given:>9} \
+             {local:>9} {moved:>6}"
         )
     };
     let _ = writeln!(text, "{}  state", row(head.map(str::to_owned)));
@@ -265,6 +319,9 @@ fn text(status: &Status) -> String {
             copy.cpus.clone(),
             copy.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
             or_unknown(copy.load.map(|load| format!("{load:.2}"))),
+            or_unknown(copy.threads),
+            or_unknown(copy.own_threads),
+            or_unknown(copy.usage_percent.map(|usage| format!("{usage:.0} %"))),
             or_unknown(copy.waiting),
             or_unknown(copy.open),
             or_unknown(copy.given),

@@ -17,6 +17,8 @@ use crate::frame::{DATA_BYTES_MAX, Frame};
 
 /// So often it is looked for what processes have loaded since they began.
 const LOOK: Duration = Duration::from_millis(20);
+/// But no sooner than after so many times as long as the last look took: on many CPUs it takes longer than that, ahead of all others.
+const RESTS_PER_LOOK: u32 = 10;
 /// Ahead of all that is looked at: where each CPU has work, whoever waits for its turn comes when a short process is over.
 const NICE: i32 = -20;
 const KERNEL_NAMES: &str = "/proc/kallsyms";
@@ -63,8 +65,8 @@ impl Watch {
 
 fn watch(ended: &OwnedFd, execs: Option<&Execs>) -> Spaces {
     let mut spaces = Spaces::new();
-    let look: Timespec = LOOK.try_into().expect("a short time");
     let mut looked = Instant::now();
+    let mut rest = LOOK;
     loop {
         let waited_for = [Some(ended.as_fd()), execs.map(AsFd::as_fd)];
         let mut waited_for: Vec<_> = waited_for
@@ -72,12 +74,15 @@ fn watch(ended: &OwnedFd, execs: Option<&Execs>) -> Spaces {
             .flatten()
             .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
             .collect();
-        let _ = poll(&mut waited_for, Some(&look));
+        let left: Timespec =
+            rest.saturating_sub(looked.elapsed()).try_into().expect("a short time");
+        let _ = poll(&mut waited_for, Some(&left));
         if !waited_for[0].revents().is_empty() {
             return spaces;
         }
         let begun = execs.map(Execs::begun).unwrap_or_default();
-        let is_time = looked.elapsed() >= LOOK;
+        let is_time = looked.elapsed() >= rest;
+        let began = Instant::now();
         if is_time || !begun.is_empty() {
             let members = group::members().into_iter().map(number);
             members
@@ -86,6 +91,7 @@ fn watch(ended: &OwnedFd, execs: Option<&Execs>) -> Spaces {
         }
         if is_time {
             looked = Instant::now();
+            rest = LOOK.max(RESTS_PER_LOOK * (looked - began));
         }
     }
 }

@@ -16,6 +16,10 @@ pub const OPCODE: [u8; 3] = [0x0f, 0x1f, 0x80];
 pub const START: u32 = 0x5155_4101;
 /// The displacement of the marker that ends it.
 pub const STOP: u32 = 0x5155_4102;
+/// The displacement of the marker by which a program says that it was given memory: `act/sites/src/note.rs` executes it, with the
+/// block's address in `rdi`, its size in `rsi`, where the call returns to in `rdx`, what the stack pointer is then in `rcx`, and the
+/// process's number in `r8`.
+pub const ALLOCATED: u32 = 0x5155_4103;
 
 /// Begins counting: this process, and whatever it starts, is what is measured.
 pub fn start(facts: &Facts) {
@@ -50,6 +54,12 @@ pub fn stop() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `act/sites/src/note.rs` has this number too.
+    #[test]
+    fn the_marker_of_blocks_is_that_of_those_who_tell_of_them() {
+        assert_eq!(ALLOCATED, 0x5155_4103);
+    }
 
     #[test]
     fn markers_do_nothing_on_their_own() {

@@ -49,6 +49,9 @@ pub enum Register {
 impl Register {
     /// The first two arguments of a function.
     pub const ARGUMENTS: [Self; 2] = [Self::General(7), Self::General(6)];
+    /// What a program says of a block that it was given: address, size, where the call returns to, the stack then, the process.
+    pub const ALLOCATED: [Self; 5] =
+        [Self::General(7), Self::General(6), Self::General(2), Self::General(1), Self::General(8)];
 
     fn index(self) -> usize {
         match self {

@@ -27,8 +27,10 @@ pub extern "C" fn on_block(_id: u64, block: *mut Block) {
         let mut buffer = [0; INSTRUCTION_BYTES_MAX];
         let meaning = decode::meaning(bytes_of(instruction, &mut buffer));
         if phase == Phase::Before {
-            if meaning == Meaning::Start {
-                on_execution(instruction, callbacks::on_start, 0);
+            match meaning {
+                Meaning::Start => on_execution(instruction, callbacks::on_start, 0),
+                Meaning::Allocated => on_allocated(machine, instruction),
+                _ => {}
             }
         } else {
             let place = place_of(instruction);
@@ -89,6 +91,7 @@ fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning
     let vaddr = place.vaddr();
     match meaning {
         Meaning::Stop => on_execution(instruction, callbacks::on_stop, 0),
+        Meaning::Allocated => on_allocated(machine, instruction),
         Meaning::WriteRoot => on_execution(instruction, callbacks::on_write_root, 0),
         Meaning::FlushAll => on_execution(instruction, callbacks::on_flush_all, 0),
         Meaning::FlushPage(register) => {
@@ -121,6 +124,13 @@ fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning
     on_access(machine, instruction, qemu::ACCESS_READ, site);
     let site = Site { code: place, word: mode | STORE, flow: writes };
     on_access(machine, instruction, qemu::ACCESS_WRITE, site);
+}
+
+/// Of a server most is allocated before counting begins.
+fn on_allocated(machine: &Machine, instruction: *mut Instruction) {
+    if machine.arguments.tells_handovers {
+        on_execution(instruction, callbacks::on_allocated, 0);
+    }
 }
 
 fn on_execution(instruction: *mut Instruction, callback: qemu::OnExecution, word: usize) {

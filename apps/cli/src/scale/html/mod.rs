@@ -8,7 +8,7 @@ mod profiles;
 use quartier_decide::verdict::{Counted, Culprit, Point, Run};
 
 use super::report::Report;
-use super::text::duration;
+use super::text::{certainty, duration, levels};
 use crate::markup::escape;
 use chart::{Chart, Mark, Series};
 use page::Page;
@@ -126,30 +126,55 @@ fn culprits(page: &mut Page, report: &Report) {
     }
     page.words("h2", "What grew");
     let rows = all.into_iter().map(|culprit| {
-        let Culprit { class, function, line, object, context, per_unit_s, .. } = culprit;
+        let Culprit { class, function, line, object, .. } = culprit;
         let line = line.as_ref().map_or_else(String::new, |line| format!(" ({line})"));
         vec![
             class.map_or("cause not seen", |class| class.name()).to_owned(),
             format!("{function}{line}"),
             object.clone().unwrap_or_else(|| "–".to_owned()),
             format!("{:.0} % ±{:.0}", culprit.share_percent, culprit.share_error_percent),
-            format!("{} → {}", duration(per_unit_s.from), duration(per_unit_s.to)),
-            format!("{:.0e}", per_unit_s.p),
-            context.join(" → "),
+            levels(&culprit.trend),
+            certainty(culprit.confidence_percent),
+            format!("{:.0e}", culprit.trend.p),
+            contexts(culprit),
             class.map_or(String::new(), |class| class.cure().to_owned()),
         ]
     });
-    let columns =
-        ["class", "function", "object", "of the loss", "each unit", "p", "where", "known cure"];
+    let columns = [
+        "class",
+        "function",
+        "object",
+        "of the loss",
+        "each unit, by CPUs",
+        "certain",
+        "p",
+        "where it grew",
+        "known cure",
+    ];
     page.table(&columns, rows);
     page.raw(&format!(
-        "<p class=\"more\">p: how probable such growth is by chance (Welch’s t over the runs, with the error of \
-         sampling; names are corrected for their number). {}</p>",
+        "<p class=\"more\">p: how probable such growth over the CPU counts is by chance (one contrast of their means, after Abelson and \
+         Tukey, with the spread of the runs at each count, and at least the error of sampling); certain: what that leaves when it is \
+         corrected for the number of places that were tested. {}</p>",
         escape(
             "Idle CPUs are charged to the locks that are waited for; of a server whose threads all wait at times, to its peers; then to what \
              runs meanwhile."
         )
     ));
+}
+
+/// In which stacks, with their parts of the loss where there are several.
+fn contexts(culprit: &Culprit) -> String {
+    match &culprit.contexts[..] {
+        [] => culprit.context.join(" → "),
+        [one] => one.stack.join(" → "),
+        several => {
+            let of = several
+                .iter()
+                .map(|of| format!("{} ({:.0} %)", of.stack.join(" → "), of.share_percent));
+            of.collect::<Vec<_>>().join("; ")
+        }
+    }
 }
 
 #[cfg(test)]

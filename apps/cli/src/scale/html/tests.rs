@@ -68,3 +68,13 @@ fn the_page_can_be_read_by_any_parser_and_has_the_report_in_it() {
     );
     assert!(!page.contains("src=") && !page.contains("href="), "something would be fetched");
 }
+
+#[test]
+fn what_grew_is_told_at_each_cpu_count_with_how_certain_that_is() {
+    let report = report();
+    let text = super::super::text::print(&report);
+    for told in [super::page(&report), text] {
+        assert!(told.contains("1.00 s on 1, 3.00 s on 2"), "{told}");
+        assert!(told.contains("more than 99.9 %"), "{told}");
+    }
+}

@@ -1,7 +1,7 @@
 # Parallel make: C files of which each is compiled by itself, and one program that is linked of them all at the end. Twice as many jobs as
 # CPUs, as in the study (which built a kernel; its limits were the serial parts, and who comes last). In a guest a compiler would take
 # minutes for each file, so what it makes of them is there before, and is assembled.
-size NR_FILES 120 64
+size NR_FILES 120 32
 size NR_FUNCTIONS 12 2
 size SUFFIX c s
 

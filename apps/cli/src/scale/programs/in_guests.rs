@@ -106,7 +106,7 @@ mod tests {
         let output = ran(&program);
         let printed = String::from_utf8(output.stdout.clone()).unwrap();
         let units = Metric::count(METRIC).unwrap().units(&printed, 1.0);
-        assert_eq!(units, Ok(64.0), "{output:?}");
+        assert_eq!(units, Ok(32.0), "{output:?}");
         program.prepared.does("check", 1).unwrap();
         assert_eq!(program.load(), None);
     }

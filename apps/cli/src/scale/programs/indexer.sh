@@ -1,6 +1,6 @@
 # A file indexer (the study's was Psearchy's pedsort): texts are shared out among processes, one for each CPU, of which each makes an index of
 # its own; at the end these become one.
-NR_PARTS=64
+size NR_PARTS 64 32
 size KIB 40 4
 
 prepare() {

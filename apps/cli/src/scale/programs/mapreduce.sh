@@ -1,6 +1,6 @@
 # A map-reduce (the study's was Metis): how often each word is in a text. Each CPU maps one part of it after the other, and shares what it
 # found out by words; then each adds up one share after the other.
-NR_PARTS=64
+size NR_PARTS 64 32
 size KIB 600 16
 # Words have eight lengths, and guests more CPUs than that.
 size NR_SHARES 16 32

@@ -240,12 +240,12 @@ mod tests {
     fn there_is_less_to_do_in_a_guest() {
         for (program, name, on_machine, in_guest) in [
             (Program::Exim, "CONNECTIONS", "10", "1"),
-            (Program::Memcached, "REQUESTS", "100000", "20000"),
-            (Program::Apache, "REQUESTS", "10000", "100"),
-            (Program::Postgresql, "SCALE", "10", "1"),
-            (Program::Gmake, "NR_FILES", "120", "64"),
-            (Program::Indexer, "KIB", "40", "4"),
-            (Program::Mapreduce, "KIB", "600", "16"),
+            (Program::Memcached, "REQUESTS", "100000", "64"),
+            (Program::Apache, "REQUESTS", "10000", "20"),
+            (Program::Postgresql, "TRANSACTIONS", "2000", "20"),
+            (Program::Gmake, "NR_FILES", "120", "32"),
+            (Program::Indexer, "NR_PARTS", "64", "32"),
+            (Program::Mapreduce, "NR_PARTS", "64", "32"),
         ] {
             for (size, expected) in [(Size::Machine, on_machine), (Size::Guest, in_guest)] {
                 let output = read_by_sh(program, size, &[], &format!("\necho \"${name}\"\n"));

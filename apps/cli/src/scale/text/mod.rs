@@ -4,7 +4,7 @@ mod off_cpus;
 
 use std::fmt::Write;
 
-use quartier_decide::verdict::{Counted, Culprit, Point, Run, Scalability, Spread};
+use quartier_decide::verdict::{Counted, Culprit, Point, Run, Scalability, Spread, Trend};
 
 use super::report::Report;
 
@@ -151,20 +151,49 @@ fn culprit(text: &mut String, culprit: &Culprit) {
     let line = culprit.line.as_ref().map_or_else(String::new, |line| format!(" ({line})"));
     let _ = writeln!(
         text,
-        "\n{class}: {}{line}{object}\n  {:.0} % of the lost scaling (±{:.0}); {} → {} for each unit, p {:.1e}",
+        "\n{class}: {}{line}{object}\n  {:.0} % of the lost scaling (±{:.0}): {} more (±{}) for each unit\n  \
+         grows with the CPUs: {}; {} certain (p {:.1e})",
         culprit.function,
         culprit.share_percent,
         culprit.share_error_percent,
-        duration(culprit.per_unit_s.from),
-        duration(culprit.per_unit_s.to),
-        culprit.per_unit_s.p,
+        duration(culprit.per_unit_s.by()),
+        duration(culprit.per_unit_s.error),
+        levels(&culprit.trend),
+        certainty(culprit.confidence_percent),
+        culprit.trend.p,
     );
-    let skipped = culprit.context.len().saturating_sub(CONTEXT_SHOWN);
-    let more = if skipped > 0 { "… → " } else { "" };
-    let _ = writeln!(text, "  {more}{}", culprit.context[skipped..].join(" → "));
+    contexts(text, culprit);
     if let Some(class) = culprit.class {
         let _ = writeln!(text, "  cure: {}", class.cure());
     }
+}
+
+/// Where it grew, or else where it costs most.
+fn contexts(text: &mut String, culprit: &Culprit) {
+    let grown = culprit.contexts.iter().map(|of| (&of.stack, Some(of.share_percent)));
+    let mut told: Vec<_> = grown.collect();
+    match &mut told[..] {
+        [] => told.push((&culprit.context, None)),
+        [(_, share_percent)] => *share_percent = None,
+        _ => {}
+    }
+    for (stack, share_percent) in told {
+        let skipped = stack.len().saturating_sub(CONTEXT_SHOWN);
+        let more = if skipped > 0 { "… → " } else { "" };
+        let share = share_percent.map_or_else(String::new, |of| format!(" ({of:.0} %)"));
+        let _ = writeln!(text, "  {more}{}{share}", stack[skipped..].join(" → "));
+    }
+}
+
+/// What a unit costs at each CPU count.
+pub fn levels(trend: &Trend) -> String {
+    let level = trend.levels.iter().map(|of| format!("{} on {}", duration(of.mean), of.nr_cpus));
+    level.collect::<Vec<_>>().join(", ")
+}
+
+/// In words, and never all of it.
+pub fn certainty(percent: f64) -> String {
+    if percent > 99.9 { "more than 99.9 %".to_owned() } else { format!("{percent:.1} %") }
 }
 
 fn law(text: &mut String, law: Option<&Scalability>, nr_points: usize) {

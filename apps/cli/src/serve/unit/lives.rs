@@ -10,6 +10,7 @@ use rustix::process::WaitOptions;
 use super::Unit;
 use crate::say;
 use crate::serve::ReloadBy;
+use crate::serve::active::Active;
 use crate::serve::copy::Life;
 
 /// A copy that was told to reload is believed to have after this.
@@ -45,6 +46,7 @@ impl Unit {
                 continue;
             }
             self.processes[copy.number].clear();
+            self.counted.count(copy.number, Active::default());
             copy.life = Life::Down { until: None };
             if self.is_stopping || self.nr_looks == 0 {
                 continue;

@@ -15,8 +15,10 @@ use quartier_observe::{Host, Listening};
 use rustix::process::Signal;
 
 use super::ReloadBy;
+use super::active::Actives;
 use super::chooser::Chooser;
 use super::copy::{Copy, Recipe};
+use super::counted::Counted;
 use super::instance::Instance;
 use super::logs::Logs;
 use super::looks::Looks;
@@ -27,6 +29,7 @@ use super::report;
 use super::roots::Roots;
 use super::sockets::{Owned, Processes, Sockets};
 use super::spills::Spills;
+use super::trees::Directories;
 use crate::say;
 
 /// How often it is looked and decided.
@@ -76,12 +79,14 @@ pub struct Unit {
     pub seen: Vec<CopySeen>,
     pub decision: Option<Decision>,
     pub spills: Spills,
+    pub counted: Counted,
     pub notes: Vec<String>,
     pub instance: Instance,
     recipe: Recipe,
     processes: Vec<Processes>,
     sockets: Sockets,
     looks: Looks,
+    actives: Actives,
     steering: Steering,
     outs: Outs,
     nr_looks: u64,
@@ -115,6 +120,8 @@ impl Unit {
             (None, Some("the kernel's own hashing was asked for (--choose kernel)".to_owned()))
         };
         let steering = Steering::new(places.shape(machine));
+        let counted = Counted::new(Directories::default(), machine, &places);
+        let actives = Actives::new(&host);
         Self {
             receiving: None,
             roots: None,
@@ -127,6 +134,7 @@ impl Unit {
             seen: Vec::new(),
             decision: None,
             spills: Spills::default(),
+            counted,
             notes,
             instance,
             recipe,
@@ -134,6 +142,7 @@ impl Unit {
             copies,
             sockets: Sockets::default(),
             looks: Looks::default(),
+            actives,
             steering,
             outs: Outs::default(),
             nr_looks: 0,
@@ -162,6 +171,9 @@ impl Unit {
                 self.reap();
             }
             return Err(error);
+        }
+        if let Some(why) = self.actives.why_not() {
+            self.note(why.to_owned());
         }
         for copy in self.copies.iter_mut().skip(1) {
             copy.restart_now();
@@ -205,6 +217,7 @@ impl Unit {
                 bail!("{how}; what it said is above{}", self.hint_of_background());
             }
             self.find_processes();
+            self.count_threads();
             self.sockets.forget_foreign();
             let strangers = self.find_sockets();
             // A process of the copy that began in between is no stranger the next time.

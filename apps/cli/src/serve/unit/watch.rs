@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use super::Unit;
 use crate::say;
+use crate::serve::active::Active;
 use crate::serve::chooser::Chooser;
 use crate::serve::copy::Life;
 use crate::serve::logs::BYTES_MAX;
@@ -78,7 +79,39 @@ impl Unit {
             &self.owned,
             given,
         );
+        self.count_threads();
+        if let Some(sentence) = self.counted.unsaid() {
+            say::sentence(&sentence);
+        }
+        self.ask_tree(seconds);
         self.decision = Some(self.steering.look(seconds, &self.seen));
+    }
+
+    /// Counts the threads that copies keep active in the decision tree.
+    pub(super) fn count_threads(&mut self) {
+        self.counted.keep();
+        let active = self.actives.look(&self.host, &self.processes);
+        for (at, active) in active.into_iter().flatten().enumerate() {
+            self.counted.count(at, active);
+        }
+        // Whoever was stopped is not active from then on, whatever he did since the last look.
+        for (at, seen) in self.seen.iter().enumerate() {
+            if seen.state == State::Stopped {
+                self.counted.count(at, Active::default());
+            }
+        }
+    }
+
+    /// What the tree says of the copies' CPUs.
+    fn ask_tree(&mut self, seconds: f64) {
+        self.counted.look(seconds);
+        let takes_usage = self.counted.takes_usage();
+        for (at, seen) in self.seen.iter_mut().enumerate() {
+            if let Some(told) = self.counted.told(at) {
+                seen.usage = told.usage.filter(|_| takes_usage);
+                seen.others = Some(told.others);
+            }
+        }
     }
 
     pub(super) fn act(&mut self) {
