@@ -79,16 +79,17 @@ fn report_on(reason: &str, units: &str) -> Option<Value> {
     None
 }
 
-/// By its own rate, in which no profile has a part: CPUs of a virtual machine may be one core's, and lines between them cost nothing.
+/// By the kernel's account, in which no profile has a part: CPUs of a virtual machine may be one core's, and lines between them cost
+/// nothing.
 fn costs_nothing(report: &Value) -> bool {
-    const SCALES: f64 = 1.6;
-    let rate = |point: &Value| -> f64 {
+    const MORE: f64 = 1.1;
+    let cpu_s_per_unit = |point: &Value| -> f64 {
         let runs = point["runs"].as_array().unwrap();
-        let rate = |run: &Value| run["units"].as_f64().unwrap() / run["wall_s"].as_f64().unwrap();
-        runs.iter().map(rate).sum::<f64>() / runs.len() as f64
+        let sum = |name: &str| -> f64 { runs.iter().map(|run| run[name].as_f64().unwrap()).sum() };
+        (sum("user_s") + sum("kernel_s")) / sum("units")
     };
     let points = report["study"]["points"].as_array().unwrap();
-    rate(&points[1]) >= SCALES * rate(&points[0])
+    cpu_s_per_unit(&points[1]) < MORE * cpu_s_per_unit(&points[0])
 }
 
 /// The culprit that is named first is the one that was planted, and next to nothing is laid upon others.
