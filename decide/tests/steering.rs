@@ -4,7 +4,12 @@
 //! it looks at itself, and by U of a decision tree, which grows old when nobody renews it. `QUARTIER_SEED`
 //! repeats a run.
 
+#[path = "common/random.rs"]
+mod random;
+
 use quartier_decide::steer::{CopySeen, Freshness, Shape, State, Steering, Why, places};
+
+use random::Random;
 
 const TICK_S: f64 = 0.02;
 const TICKS_PER_LOOK: usize = 5;
@@ -32,25 +37,7 @@ struct Most {
 /// `quartier tree serve` renews U so often, and smooths it over four times as long.
 const RENEWED_EVERY_S: f64 = 0.25;
 
-/// xorshift64*, good enough for arrivals.
-struct Random(u64);
-
 impl Random {
-    fn seeded() -> Self {
-        let seed = std::env::var("QUARTIER_SEED").ok().and_then(|seed| seed.parse().ok());
-        let address = std::ptr::from_ref(&seed) as u64;
-        let seed = seed.unwrap_or(address ^ u64::from(std::process::id()) << 32);
-        println!("QUARTIER_SEED={seed}");
-        Self(seed | 1)
-    }
-
-    fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// How many of `of` happen, each with this probability.
     fn count(&mut self, of: u32, probability: f64) -> u32 {
         (0..of).filter(|_| self.unit() < probability).count() as u32
@@ -362,7 +349,7 @@ fn usage_that_is_renewed_too_seldom_changes_nothing() {
     let course = |period_s: Option<f64>| {
         let mut world = World::new(4, 0.5);
         // The same arrivals each time.
-        world.random = Random(4711);
+        world.random = Random::of(4711);
         world.tree = period_s.map(|period_s| Tree::renewed_every(period_s, 4));
         let rate = world.rate(0.4);
         world.run(30.0, &[4.0 * rate, rate, rate, rate])

@@ -1,40 +1,22 @@
 //! Verdicts on made-up sweeps of random size and noise: what grows is named whatever the shape of its growth, and noise names
 //! nobody more often than is said. `QUARTIER_SEED` repeats a run.
 
+#[path = "common/random.rs"]
+mod random;
+
 use quartier_decide::verdict::{
     Cost, Culprit, Outcome, Point, Profile, Run, Study, Verdict, growth, trend,
 };
 use quartier_model::Frame;
+
+use random::Random;
 
 /// Of those that are tested at once, by chance: what the verdict promises.
 const CHANCE_MAX: f64 = 0.05;
 /// Beside the one that grows.
 const NR_OTHERS: usize = 8;
 
-/// xorshift64*.
-struct Random(u64);
-
 impl Random {
-    fn seeded() -> Self {
-        let seed = std::env::var("QUARTIER_SEED").ok().and_then(|seed| seed.parse().ok());
-        let address = std::ptr::from_ref(&seed) as u64;
-        let seed = seed.unwrap_or(address ^ u64::from(std::process::id()) << 32);
-        println!("QUARTIER_SEED={seed}");
-        let mut random = Self(seed | 1);
-        // Seeds that differ in a bit or two begin alike.
-        for _ in 0..20 {
-            random.unit();
-        }
-        random
-    }
-
-    fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     fn between(&mut self, least: usize, most: usize) -> usize {
         least + (self.unit() * (most - least + 1) as f64) as usize
     }

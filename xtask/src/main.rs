@@ -4,6 +4,7 @@
 mod counted;
 mod degrade_bench;
 mod deps;
+mod guest_runs;
 mod loom;
 mod mix;
 mod pages;

@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use quartier_count::{Moment, Recording};
 
 use super::{Counts, Outcome, Run, Task};
+use crate::guest_runs;
 
 /// The program, in the folder of the release build: its words are the same on every machine then.
 const PROGRAM: &str = "examples/contend";
@@ -82,7 +83,11 @@ impl Guests {
             .output()
             .context("cannot run quartier")?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}", reason(&said, &output.status.to_string()));
+        ensure!(
+            output.status.success(),
+            "{}",
+            guest_runs::reason("contend", &said, &output.status.to_string())
+        );
         let bytes = fs::read(&recording).context("there is no recording")?;
         let counts = counts(&Recording::parse(&bytes)?)?;
         fs::remove_file(&recording).context("cannot remove the recording")?;
@@ -96,13 +101,6 @@ fn build() -> anyhow::Result<()> {
     let status = cargo.args(["--example", "contend"]).status().context("cannot run cargo")?;
     ensure!(status.success(), "contend does not build");
     Ok(())
-}
-
-/// What the program or the command said of what went wrong; a report may stand around it.
-pub(super) fn reason(said: &str, status: &str) -> String {
-    let is_reason = |line: &&str| line.starts_with("contend: ") || line.starts_with("quartier: ");
-    let last = said.lines().rfind(is_reason);
-    last.map_or_else(|| format!("it ended with {status}"), |line| format!("{line} ({status})"))
 }
 
 fn counts(recording: &Recording) -> anyhow::Result<Counts> {

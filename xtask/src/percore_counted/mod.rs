@@ -6,8 +6,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -16,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use guest::Guests;
 use table::Results;
+
+use crate::guest_runs;
 
 /// Parts, and operations of all threads together. What threads' beginnings and ends take has to be little beside what the
 /// operations do, and 32 CPUs that are emulated in turn are to count for some 20 s (by estimate): few operations where all
@@ -36,8 +37,6 @@ const NOTHING: &str = "nothing";
 const MACHINES: [(u32, u32); 3] = [(4, 2), (16, 4), (32, 8)];
 
 const COUNTED: &str = "counted.jsonl";
-const TABLE: &str = "table.txt";
-const RESULTS: &str = "table.json";
 
 /// Options of `cargo xtask percore-counted`.
 #[derive(Debug, clap::Args)]
@@ -89,13 +88,7 @@ struct Run {
     outcome: Outcome,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Outcome {
-    Counted(Counts),
-    /// In a sentence, why not.
-    Failed(String),
-}
+type Outcome = guest_runs::Outcome<Counts>;
 
 /// Of the program on all CPUs, from its second thread's beginning to its last other one's end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,18 +106,11 @@ struct Counts {
 
 impl Run {
     fn counts(&self) -> Option<&Counts> {
-        match &self.outcome {
-            Outcome::Counted(counts) => Some(counts),
-            Outcome::Failed(_) => None,
-        }
+        self.outcome.counts()
     }
 
-    /// Why it failed, if it did.
     fn problem(&self) -> Option<&str> {
-        match &self.outcome {
-            Outcome::Counted(_) => None,
-            Outcome::Failed(why) => Some(why),
-        }
+        self.outcome.problem()
     }
 
     /// For who waits.
@@ -170,12 +156,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !args.again {
         count(args, &wanted, &counted)?;
     }
-    let runs = read(&counted)?;
+    let runs: Vec<Run> = guest_runs::read(&counted)?;
     let results = Results::of(&runs);
-    let text = results.text();
-    print!("{text}");
-    fs::write(args.out.join(TABLE), text)?;
-    fs::write(args.out.join(RESULTS), serde_json::to_string_pretty(&results)? + "\n")?;
+    guest_runs::tell(&args.out, &results.text(), &results)?;
     let nr_failed = runs.iter().filter(|run| run.problem().is_some()).count();
     ensure!(nr_failed == 0, "{nr_failed} of {} runs failed: the table says why", runs.len());
     Ok(())
@@ -246,23 +229,8 @@ impl Wanted {
 fn count(args: &Args, wanted: &Wanted, counted: &Path) -> anyhow::Result<()> {
     let guests = Guests::new(args.quartier.as_deref(), &args.kernel)?;
     let tasks = wanted.tasks(&Way::all(&guests.ways()?)?)?;
-    let mut kept = String::new();
-    for run in read(counted)?.iter().filter(|run| !wanted.has(&run.task)) {
-        kept += &(serde_json::to_string(run)? + "\n");
-    }
-    fs::write(counted, kept).with_context(|| format!("cannot write {}", counted.display()))?;
-    let nr_tasks = tasks.len();
-    for (at, task) in tasks.into_iter().enumerate() {
-        let run = guests.run(task);
-        eprintln!("percore-counted: {} of {nr_tasks}: {}", at + 1, run.progress());
-        let mut file = OpenOptions::new().append(true).open(counted)?;
-        writeln!(file, "{}", serde_json::to_string(&run)?)?;
-    }
-    Ok(())
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<Run>> {
-    let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
-    let line = |line| serde_json::from_str(line).with_context(|| format!("no run: {line}"));
-    text.lines().map(line).collect()
+    let before: Vec<Run> = guest_runs::read(counted)?;
+    let kept = before.iter().filter(|run| !wanted.has(&run.task));
+    let run = |task| guests.run(task);
+    guest_runs::count("percore-counted", counted, kept, tasks, run, Run::progress)
 }

@@ -1,6 +1,5 @@
 //! What is asked for, and the table, of made-up runs.
 
-use super::guest::reason;
 use super::*;
 
 fn way(part: &str, way: &str, name: &str) -> Way {
@@ -200,6 +199,12 @@ fn what_is_not_there_is_refused_with_what_is() {
 fn why_a_run_failed_is_what_it_said_last_beside_the_report() {
     let said =
         "contend: no restartable sequences here\ncontend: DashMap: 3 went wrong\n  RD 12 k\n";
-    assert_eq!(reason(said, "exit status: 1"), "contend: DashMap: 3 went wrong (exit status: 1)");
-    assert_eq!(reason("", "exit status: 125"), "it ended with exit status: 125");
+    assert_eq!(
+        guest_runs::reason("contend", said, "exit status: 1"),
+        "contend: DashMap: 3 went wrong (exit status: 1)"
+    );
+    assert_eq!(
+        guest_runs::reason("contend", "", "exit status: 125"),
+        "it ended with exit status: 125"
+    );
 }

@@ -1,6 +1,7 @@
 //! What a page moves between nodes, pages per modelled second, and how uneven nodes are over time.
 
 use anyhow::anyhow;
+use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 
 use super::table::Figures;
@@ -123,12 +124,7 @@ impl Chart<'_> {
             let place = (group as f64 * width + 0.6, top * 0.98);
             chart.draw_series([Text::new(*what, place, ("sans-serif", 14))])?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
+        name_series(&mut chart)?;
         area.present()?;
         Ok(())
     }
@@ -168,13 +164,24 @@ impl Chart<'_> {
                 .label(variant.name())
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
+        name_series(&mut chart)?;
         area.present()?;
         Ok(())
     }
+}
+
+/// Which colour is whose.
+fn name_series<'a, D, C>(chart: &mut ChartContext<'a, D, C>) -> Result<(), Error>
+where
+    D: DrawingBackend + 'a,
+    D::ErrorType: 'static,
+    C: CoordTranslate,
+{
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    Ok(())
 }

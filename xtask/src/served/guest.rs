@@ -11,6 +11,7 @@ use quartier_count::{Lines, Moment, Phase, Recording, Report, Slice};
 use serde_json::Value;
 
 use super::{Counts, NR_NODES, Outcome, Run, Task};
+use crate::guest_runs;
 
 /// What runs in the guest.
 const GUEST: &str = include_str!("guest.sh");
@@ -160,7 +161,11 @@ impl Guests {
         command.arg(task.variant.to_string()).arg(&self.quartier).stdin(Stdio::null());
         let output = command.output().context("cannot run quartier")?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}", reason(&said, &output.status.to_string()));
+        ensure!(
+            output.status.success(),
+            "{}",
+            guest_runs::reason("served", &said, &output.status.to_string())
+        );
         fs::write(place.with_extension("out"), &output.stdout)
             .context("cannot keep a recording")?;
         fs::rename(&recording, place.with_extension("json")).context("there is no recording")
@@ -182,13 +187,6 @@ impl Guests {
         files.push(library);
         files
     }
-}
-
-/// What was said of what went wrong; a report may stand around it.
-pub(super) fn reason(said: &str, status: &str) -> String {
-    let is_reason = |line: &&str| line.starts_with("served: ") || line.starts_with("quartier: ");
-    let last = said.lines().rfind(is_reason);
-    last.map_or_else(|| format!("it ended with {status}"), |line| format!("{line} ({status})"))
 }
 
 fn taken(place: &Path) -> anyhow::Result<Counts> {

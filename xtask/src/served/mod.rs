@@ -9,8 +9,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -21,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use guest::Guests;
 use table::Results;
 
+use crate::guest_runs;
+
 const NR_NODES: u32 = 4;
 
 const COUNTED: &str = "counted.jsonl";
-const TABLE: &str = "table.txt";
-const RESULTS: &str = "table.json";
 
 /// Options of `cargo xtask served`.
 #[derive(Debug, clap::Args)]
@@ -170,13 +169,7 @@ struct Run {
     outcome: Outcome,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Outcome {
-    Counted(Box<Counts>),
-    /// In a sentence, why not.
-    Failed(String),
-}
+type Outcome = guest_runs::Outcome<Box<Counts>>;
 
 /// Of all the servers' processes with their database, while they were loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -217,18 +210,11 @@ impl Task {
 
 impl Run {
     fn counts(&self) -> Option<&Counts> {
-        match &self.outcome {
-            Outcome::Counted(counts) => Some(counts),
-            Outcome::Failed(_) => None,
-        }
+        self.outcome.counts().map(Box::as_ref)
     }
 
-    /// Why it failed, if it did.
     fn problem(&self) -> Option<&str> {
-        match &self.outcome {
-            Outcome::Counted(_) => None,
-            Outcome::Failed(why) => Some(why),
-        }
+        self.outcome.problem()
     }
 
     /// For who waits.
@@ -256,12 +242,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !args.again {
         count(args, &counted)?;
     }
-    let runs = read(&counted)?;
+    let runs: Vec<Run> = guest_runs::read(&counted)?;
     let results = Results::of(&runs);
-    let text = results.text();
-    print!("{text}");
-    fs::write(args.out.join(TABLE), text)?;
-    fs::write(args.out.join(RESULTS), serde_json::to_string_pretty(&results)? + "\n")?;
+    guest_runs::tell(&args.out, &results.text(), &results)?;
     for (name, svg) in drawing::of(&runs)? {
         fs::write(args.out.join(name), svg)?;
     }
@@ -298,7 +281,7 @@ fn tasks(args: &Args) -> Vec<Task> {
 
 /// A line of JSON each, as soon as it is counted; what failed before is tried again.
 fn count(args: &Args, counted: &Path) -> anyhow::Result<()> {
-    let before = read(counted)?;
+    let before: Vec<Run> = guest_runs::read(counted)?;
     let is_there =
         |task: &Task| before.iter().any(|run| run.task == *task && run.counts().is_some());
     let tasks: Vec<Task> = tasks(args).into_iter().filter(|task| !is_there(task)).collect();
@@ -306,23 +289,7 @@ fn count(args: &Args, counted: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let guests = Guests::new(args.quartier.as_deref(), args.recordings.as_deref())?;
-    let mut kept = String::new();
-    for run in before.iter().filter(|run| !tasks.contains(&run.task)) {
-        kept += &(serde_json::to_string(run)? + "\n");
-    }
-    fs::write(counted, kept).with_context(|| format!("cannot write {}", counted.display()))?;
-    let nr_tasks = tasks.len();
-    for (at, task) in tasks.into_iter().enumerate() {
-        let run = guests.run(task);
-        eprintln!("served: {} of {nr_tasks}: {}", at + 1, run.progress());
-        let mut file = OpenOptions::new().append(true).open(counted)?;
-        writeln!(file, "{}", serde_json::to_string(&run)?)?;
-    }
-    Ok(())
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<Run>> {
-    let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
-    let line = |line| serde_json::from_str(line).with_context(|| format!("no run: {line}"));
-    text.lines().map(line).collect()
+    let kept: Vec<&Run> = before.iter().filter(|run| !tasks.contains(&run.task)).collect();
+    let kept = kept.into_iter();
+    guest_runs::count("served", counted, kept, tasks, |task| guests.run(task), Run::progress)
 }

@@ -3,7 +3,7 @@
 use clap::Parser;
 use quartier_count::{ContendedLine, Lines, Nature, Slice, Taker, Word};
 
-use super::guest::{given, reason, taken_by_kernel, windows};
+use super::guest::{given, taken_by_kernel, windows};
 use super::table::Figures;
 use super::*;
 
@@ -253,8 +253,11 @@ fn connections_are_those_under_load() {
 fn why_a_run_failed_is_what_it_said_last_beside_the_report() {
     let said = "served: it begins\nquartier: the server ended with status 3\n  RD 12 k\n";
     assert_eq!(
-        reason(said, "exit status: 2"),
+        guest_runs::reason("served", said, "exit status: 2"),
         "quartier: the server ended with status 3 (exit status: 2)"
     );
-    assert_eq!(reason("", "exit status: 125"), "it ended with exit status: 125");
+    assert_eq!(
+        guest_runs::reason("served", "", "exit status: 125"),
+        "it ended with exit status: 125"
+    );
 }

@@ -152,7 +152,7 @@ final class Looks {
             return;
         }
         // What was not all there the first time has been waited for since: that was its client's doing.
-        boolean wasFollowed = isFollowing() && taken(connection) != null;
+        boolean wasFollowed = taken(connection) != null;
         if (wasFollowed || times[IS_FOLLOWED] == 0) {
             return;
         }
