@@ -422,6 +422,40 @@ fn what_others_took_is_no_loss() {
     );
 }
 
+/// Four threads' parts are even, but the host takes these looks of each one's CPU: to the guest's kernel they run meanwhile.
+fn judge_taken_by_the_host(taken: [u64; 4]) -> Verdict {
+    let mut study = Study { unit: "unit".to_owned(), ..Study::default() };
+    for nr_cpus in [1, 4] {
+        let runs = [400, 404, 396].map(|looks| {
+            let mut story = Story::new();
+            let each = looks / u64::from(nr_cpus);
+            let taken = if nr_cpus > 1 { taken } else { [0; 4] };
+            let ends = (1..=nr_cpus).zip(taken);
+            let ends = ends.map(|(tid, taken)| story.runs(tid, 0, each + taken, COMPUTE, None));
+            let ends_ns = ends.max().unwrap();
+            let taken_ns = taken.iter().sum::<u64>() * LOOK_NS;
+            let host_stolen_s = Some(taken_ns as f64 / 1e9);
+            Run { host_stolen_s, ..story.run(&mut study, nr_cpus, ends_ns) }
+        });
+        study.points.push(Point { nr_cpus, cpus: String::new(), runs: runs.to_vec() });
+    }
+    Verdict::of(&study)
+}
+
+#[test]
+fn what_the_host_of_a_virtual_machine_took_is_no_loss() {
+    let verdict = judge_taken_by_the_host([70; 4]);
+    assert_eq!(verdict.outcome, Outcome::Scales, "{verdict:#?}");
+    assert!(verdict.notes.iter().any(|note| note.contains("and on its host")), "{verdict:#?}");
+}
+
+#[test]
+fn nobodys_parts_are_uneven_because_the_host_took_one_cpu() {
+    // Three wait for as long as it took the fourth one's, and whether that is all is not known.
+    let verdict = judge_taken_by_the_host([70, 0, 0, 0]);
+    assert!(verdict.culprits.is_empty(), "{verdict:#?}");
+}
+
 #[test]
 fn runs_that_differ_are_not_judged() {
     let mut study = Study { unit: "unit".to_owned(), ..Study::default() };

@@ -15,6 +15,8 @@ pub struct CpuTimes {
     pub busy_ticks: u64,
     /// Everything.
     pub total_ticks: u64,
+    /// What the host of a virtual machine ran instead; 0 where the host does not tell.
+    pub stolen_ticks: u64,
 }
 
 impl Host {
@@ -68,7 +70,9 @@ fn cpu_times(text: &str) -> Option<BTreeMap<CpuOsId, CpuTimes>> {
         let total = fields.iter().fold(0u64, |sum, field| sum.saturating_add(*field));
         let waited = fields[3].saturating_add(fields.get(4).copied().unwrap_or(0));
         let busy_ticks = total.saturating_sub(waited);
-        times.insert(CpuOsId(id.parse().ok()?), CpuTimes { busy_ticks, total_ticks: total });
+        let stolen_ticks = fields.get(7).copied().unwrap_or(0);
+        let of_cpu = CpuTimes { busy_ticks, total_ticks: total, stolen_ticks };
+        times.insert(CpuOsId(id.parse().ok()?), of_cpu);
     }
     Some(times)
 }
@@ -106,8 +110,14 @@ mod tests {
     fn waiting_is_not_being_busy_and_guests_count_once() {
         let text = "cpu  9 9 9 9\ncpu0 10 1 5 100 20 2 3 4 7 1\ncpu12 1 2 3 4\nintr 5 cpu\n";
         let times = cpu_times(text).unwrap();
-        assert_eq!(times[&CpuOsId(0)], CpuTimes { busy_ticks: 25, total_ticks: 145 });
-        assert_eq!(times[&CpuOsId(12)], CpuTimes { busy_ticks: 6, total_ticks: 10 });
+        assert_eq!(
+            times[&CpuOsId(0)],
+            CpuTimes { busy_ticks: 25, total_ticks: 145, stolen_ticks: 4 }
+        );
+        assert_eq!(
+            times[&CpuOsId(12)],
+            CpuTimes { busy_ticks: 6, total_ticks: 10, stolen_ticks: 0 }
+        );
         assert_eq!(times.len(), 2);
         for bad in ["cpu0 1 2 x 4\n", "cpu0 1 2\n", "cpux 1 2 3 4\n"] {
             assert_eq!(cpu_times(bad), None, "{bad}");

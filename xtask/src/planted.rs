@@ -207,6 +207,7 @@ mod tests {
             function: function.to_owned(),
             object: object.map(str::to_owned),
             share_percent,
+            share_error_percent: 0.0,
         }
     }
 

@@ -10,10 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{program, quartier};
 use serde_json::Value;
-use stops_scaling::{Named, OTHERS_PERCENT_MAX};
-
-/// Judged anew where the machine is too busy to tell, so many times.
-const TRIES: usize = 6;
+use stops_scaling::{Named, Tries};
 
 /// In C++, what allocates is in a library.
 const IN_CPP: &str = r#"
@@ -128,47 +125,38 @@ fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// The culprits of a program that does not scale, the worst first; `None`: nothing can be profiled here, or nothing be told.
-fn culprits(command: &[&str]) -> Option<Vec<Named>> {
+/// A sweep; `None`: nothing can be profiled here, or there is nothing to scale over.
+fn sweep(command: &[&str]) -> Option<Value> {
     if nr_cpus() < 2 {
         println!("skipped: one CPU");
         return None;
     }
-    let mut outcomes = Vec::new();
-    for _ in 0..TRIES {
-        let report = report(&scale("5", command));
-        let complaints = report["complaints"].to_string();
-        if complaints.contains("profiles are not permitted")
-            || complaints.contains("no perf events")
-        {
-            println!("skipped: {complaints}");
-            return None;
-        }
-        assert!(!complaints.contains("has no names"), "{complaints}");
-        println!("{}", report["verdict"]["sentences"]);
-        let named = report["verdict"]["culprits"].as_array().is_some_and(|of| !of.is_empty());
-        if named {
-            return Some(serde_json::from_value(report["verdict"]["culprits"].clone()).unwrap());
-        }
-        outcomes.push(report["verdict"]["outcome"].as_str().unwrap().to_owned());
+    let report = report(&scale("5", command));
+    let complaints = report["complaints"].to_string();
+    if complaints.contains("profiles are not permitted") || complaints.contains("no perf events") {
+        println!("skipped: {complaints}");
+        return None;
     }
-    // That noise forbids a name is an answer; that it does so always is this machine's doing.
-    assert!(outcomes.iter().all(|outcome| outcome == "unknown"), "{command:?}: {outcomes:?}");
-    println!("skipped: too much else happens on this machine");
-    None
+    assert!(!complaints.contains("has no names"), "{complaints}");
+    println!("{}", report["verdict"]["sentences"]);
+    Some(report)
 }
 
 /// The first one is as expected, and next to nothing is laid upon others.
 fn found(command: &[&str], class: &str, function: &str, object: &str) {
-    let Some(culprits) = culprits(command) else { return };
     let is = |named: &Named| {
         named.class.as_deref() == Some(class)
             && named.function.starts_with(function)
             && named.object.as_ref().is_some_and(|of| of.starts_with(object))
     };
-    assert!(is(&culprits[0]), "{culprits:?}");
-    let others = culprits.iter().filter(|named| !is(named)).map(|named| named.share_percent);
-    assert!(others.sum::<f64>() <= OTHERS_PERCENT_MAX, "another is named: {culprits:?}");
+    let mut tries = Tries::begin();
+    while tries.go_on() {
+        let Some(report) = sweep(command) else { return };
+        if tries.is_right(&report, is) {
+            return;
+        }
+    }
+    tries.end();
 }
 
 fn allocates() -> String {

@@ -166,8 +166,7 @@ fn certain<K>(mut tested: Vec<Tested<K>>, least: f64) -> Vec<Tested<K>> {
 
 /// What others took, by unit of work.
 pub fn stolen_per_unit(point: &Point) -> f64 {
-    let stolen =
-        point.runs.iter().filter_map(|run| Some(run.profile.as_ref()?.stolen_s / run.units));
+    let stolen = point.runs.iter().filter_map(|run| Some(run.stolen_s()? / run.units));
     stolen.sum::<f64>() / point.runs.len().max(1) as f64
 }
 

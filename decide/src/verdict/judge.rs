@@ -238,12 +238,13 @@ fn notes(study: &Study) -> Vec<String> {
         );
     }
     for point in &study.points {
-        let stolen: f64 =
-            point.runs.iter().filter_map(|run| run.profile.as_ref()).map(|of| of.stolen_s).sum();
+        let stolen: f64 = point.runs.iter().filter_map(Run::stolen_s).sum();
         let all: f64 = point.runs.iter().map(|run| run.wall_s * f64::from(point.nr_cpus)).sum();
         if stolen > STOLEN_NOTED * all {
+            let host: f64 = point.runs.iter().filter_map(|run| run.host_stolen_s).sum();
+            let or_host = if host > 0.0 { " and on its host" } else { "" };
             notes.push(format!(
-                "Others on this machine took {:.0} % of the CPU time on {} CPUs; it is left out of account, but a \
+                "Others on this machine{or_host} took {:.0} % of the CPU time on {} CPUs; it is left out of account, but a \
                  quieter machine tells more.",
                 100.0 * stolen / all,
                 point.nr_cpus

@@ -59,6 +59,9 @@ pub struct Run {
     pub nr_faults: Option<u64>,
     /// Page faults that read from a disk; absent: not counted.
     pub nr_disk_faults: Option<u64>,
+    /// The host of this virtual machine ran something else on these CPUs for so long, all together; absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_stolen_s: Option<f64>,
     /// How busy the CPUs were that loaded the server; absent: it is no server, or that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_busy_percent: Option<f64>,
@@ -237,6 +240,8 @@ impl Run {
         // From its first instruction on where that is known: how long it took to start it is not its own.
         let profiled = self.profile.as_ref().filter(|profile| profile.nr_samples > 0);
         let capacity = profiled.map_or(f64::from(nr_cpus) * self.wall_s, |of| of.ran_s + of.idle_s);
+        // To the guest's kernel it ran meanwhile, or was idle.
+        let capacity = capacity - self.host_stolen_s.unwrap_or_default();
         (self.units > 0.0 && self.units.is_finite()).then(|| capacity / self.units)
     }
 
@@ -254,8 +259,16 @@ impl Run {
         else {
             return self.profile.as_ref().map(|profile| profile.idle_s);
         };
-        let stolen_s = self.profile.as_ref().map_or(0.0, |profile| profile.stolen_s);
+        let stolen_s = self.stolen_s().unwrap_or_default();
         Some((f64::from(nr_cpus) * self.wall_s - stolen_s - used_s).max(0.0))
+    }
+
+    /// What others on this machine and on its host took of its CPUs; absent: neither is known.
+    #[must_use]
+    pub fn stolen_s(&self) -> Option<f64> {
+        let by_others = self.profile.as_ref().map(|profile| profile.stolen_s);
+        let known = by_others.is_some() || self.host_stolen_s.is_some();
+        known.then(|| by_others.unwrap_or_default() + self.host_stolen_s.unwrap_or_default())
     }
 
     /// Units of work each second.

@@ -12,9 +12,9 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use quartier_act::start_on;
 use quartier_decide::verdict::Run;
-use quartier_model::{CpuList, Recording};
-use quartier_observe::Host;
+use quartier_model::{CpuList, CpuOsId, Recording};
 use quartier_observe::profile::{Clock, Profiler, Unprofiled};
+use quartier_observe::{Host, TICKS_PER_SECOND};
 
 use super::allocations::Table;
 use super::guard::Guard;
@@ -73,7 +73,7 @@ impl Measured<'_> {
         };
         let clock = profiler.as_ref().map(Profiler::clock);
         let (mut command, printed) = self.own_command()?;
-        let before = usage()?;
+        let (before, host_stolen) = (usage()?, self.host_stolen_ticks());
         let began = Instant::now();
         let mut child = self.start_on(&mut command, self.cpus)?;
         let (recording, status, wall_s) = std::thread::scope(|scope| {
@@ -87,12 +87,20 @@ impl Measured<'_> {
         });
         self.guard.ended(child.id());
         let after = usage()?;
+        let host_stolen_s = stolen_s(host_stolen, self.host_stolen_ticks());
         let printed =
             text(printed).map_err(|error| format!("its output cannot be read: {error}"))?;
         check(status.map_err(|error| format!("could not be waited for: {error}"))?, &printed)?;
         let units = self.metric.units(&printed, wall_s)?;
-        let run = run(units, wall_s, &before, &after);
+        let run = Run { host_stolen_s, ..run(units, wall_s, &before, &after) };
         Ok(Outcome { run, recording, clock, load_ns: None, unprofiled, complaint: None })
+    }
+
+    /// What the host of a virtual machine took of these CPUs so far, all together; `None`: the kernel does not say.
+    pub fn host_stolen_ticks(&self) -> Option<u64> {
+        let times = self.host.cpu_times().ok()?;
+        let of = self.cpus.iter().map(|cpu| Some(times.get(&CpuOsId(cpu))?.stolen_ticks));
+        of.sum()
     }
 
     /// Of what this thread starts from now on; `None`: nothing is profiled.
@@ -156,6 +164,12 @@ pub fn cpu_s(usage: &Usage) -> f64 {
 
 fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
+}
+
+/// Between two looks.
+pub fn stolen_s(before_ticks: Option<u64>, after_ticks: Option<u64>) -> Option<f64> {
+    let ticks = after_ticks?.saturating_sub(before_ticks?);
+    Some(ticks as f64 / TICKS_PER_SECOND)
 }
 
 fn run(units: f64, wall_s: f64, before: &Usage, after: &Usage) -> Run {

@@ -134,11 +134,13 @@ impl Served<'_> {
         let (mut command, printed) = self.server.command(self.load)?;
         let server_usage = || self.server.host.server_usage(server.child.id());
         let (before, server_before) = (measure::usage()?, server_usage());
+        let host_stolen = self.server.host_stolen_ticks();
         let (began, from_ns) = (Instant::now(), now_ns());
         let mut child = self.server.start_on(&mut command, self.load_cpus)?;
         let status = child.wait().map_err(|error| format!("could not be waited for: {error}"))?;
         self.server.guard.ended(child.id());
         let (wall_s, to_ns) = (began.elapsed().as_secs_f64(), now_ns());
+        let host_stolen_s = measure::stolen_s(host_stolen, self.server.host_stolen_ticks());
         let served = server_usage().zip(server_before).map(|(now, before)| now.since(before));
         let used = measure::cpu_s(&measure::usage()?) - measure::cpu_s(&before);
         let printed =
@@ -146,7 +148,8 @@ impl Served<'_> {
         measure::check(status, &printed)?;
         let units = self.server.metric.units(&printed, wall_s)?;
         let busy_percent = 100.0 * used / (wall_s * self.load_cpus.len().max(1) as f64);
-        Ok(Loaded { units, wall_s, load_ns: (from_ns, to_ns), busy_percent, served })
+        let load_ns = (from_ns, to_ns);
+        Ok(Loaded { units, wall_s, load_ns, busy_percent, served, host_stolen_s })
     }
 }
 
@@ -166,6 +169,8 @@ struct Loaded {
     busy_percent: f64,
     /// What the server took meanwhile; `None`: it has ended, and was waited for.
     served: Option<ServerUsage>,
+    /// What the host took of the server's CPUs.
+    host_stolen_s: Option<f64>,
 }
 
 impl Loaded {
@@ -177,6 +182,8 @@ impl Loaded {
         self.units += next.units;
         self.wall_s = all_s;
         self.load_ns.1 = next.load_ns.1;
+        self.host_stolen_s =
+            self.host_stolen_s.zip(next.host_stolen_s).map(|(all, next)| all + next);
         self.served = self.served.zip(next.served).map(|(served, next)| served.plus(next));
     }
 
@@ -204,6 +211,7 @@ impl Loaded {
             nr_faults: self.served.map(|used| used.nr_faults),
             nr_disk_faults: self.served.map(|used| used.nr_disk_faults),
             load_busy_percent: Some(self.busy_percent),
+            host_stolen_s: self.host_stolen_s,
             ..Run::default()
         };
         let complaint = (self.busy_percent > LOAD_BUSY_MAX_PERCENT).then(|| {

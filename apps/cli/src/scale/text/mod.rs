@@ -128,10 +128,7 @@ fn row(point: &Point) -> Vec<String> {
     let nr = point.nr_cpus;
     let middle =
         |of: &dyn Fn(&Run) -> Option<f64>| median(point.runs.iter().filter_map(of).collect());
-    let taken = |run: &Run| {
-        let stolen_s = run.profile.as_ref()?.stolen_s;
-        Some(100.0 * stolen_s / (run.wall_s * f64::from(nr)))
-    };
+    let taken = |run: &Run| Some(100.0 * run.stolen_s()? / (run.wall_s * f64::from(nr)));
     let time = |seconds: Option<f64>| seconds.map_or_else(unknown, duration);
     let mut row = beginning(point);
     row.extend([
