@@ -431,10 +431,16 @@ fn judge_taken_by_the_host(taken: [u64; 4]) -> Verdict {
             let each = looks / u64::from(nr_cpus);
             let taken = if nr_cpus > 1 { taken } else { [0; 4] };
             let ends = (1..=nr_cpus).zip(taken);
-            let ends = ends.map(|(tid, taken)| story.runs(tid, 0, each + taken, COMPUTE, None));
-            let ends_ns = ends.max().unwrap();
-            let taken_ns = taken.iter().sum::<u64>() * LOOK_NS;
-            let host_stolen_s = Some(taken_ns as f64 / 1e9);
+            let ends = ends.map(|(tid, taken)| {
+                let at_ns = story.runs(tid, 0, each + taken, COMPUTE, None);
+                (at_ns, tid)
+            });
+            let ends: Vec<_> = ends.collect();
+            let ends_ns = ends.iter().map(|(at_ns, _)| *at_ns).max().unwrap();
+            for (at_ns, tid) in ends.into_iter().filter(|(at_ns, _)| *at_ns < ends_ns) {
+                story.waits(tid, at_ns, BARRIER);
+            }
+            let host_stolen_s = taken.map(|looks| (looks * LOOK_NS) as f64 / 1e9).to_vec();
             Run { host_stolen_s, ..story.run(&mut study, nr_cpus, ends_ns) }
         });
         study.points.push(Point { nr_cpus, cpus: String::new(), runs: runs.to_vec() });

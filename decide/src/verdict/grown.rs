@@ -63,10 +63,10 @@ impl<'a> Costs<'a> {
                 .retain(|(whose, _)| !matches!(whose, Suspect::Waits(Waits::Others | Waits::Lock)));
             parts
         });
-        let stolen = stolen_per_unit(self.to);
+        let held_up = held_up_per_unit(self.to);
         let grown = certain(self.tested(&tables, least), least).into_iter().filter(|of| {
             // A thread that others hold up comes last though its part is no larger.
-            let by_chance = if let Suspect::Uneven(_) = of.whose { stolen } else { 0.0 };
+            let by_chance = if let Suspect::Uneven(_) = of.whose { held_up } else { 0.0 };
             of.ends.by() >= by_chance
         });
         let mut culprits: Vec<_> = grown.map(|of| self.culprit(of, lost)).collect();
@@ -164,10 +164,10 @@ fn certain<K>(mut tested: Vec<Tested<K>>, least: f64) -> Vec<Tested<K>> {
     tested
 }
 
-/// What others took, by unit of work.
-pub fn stolen_per_unit(point: &Point) -> f64 {
-    let stolen = point.runs.iter().filter_map(|run| Some(run.stolen_s()? / run.units));
-    stolen.sum::<f64>() / point.runs.len().max(1) as f64
+/// For how long CPUs may have waited for who was held up, by unit of work.
+pub fn held_up_per_unit(point: &Point) -> f64 {
+    let held_up = point.runs.iter().map(|run| run.held_up_s() / run.units);
+    held_up.sum::<f64>() / point.runs.len().max(1) as f64
 }
 
 /// Seconds that one look of the clock stands for, by unit of work.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::Class;
 use super::culprit::{Culprit, is_spent};
-use super::grown::{CHANCE_MAX, Costs, stolen_per_unit};
+use super::grown::{CHANCE_MAX, Costs, held_up_per_unit};
 use super::growth::{Growth, growth};
 use super::study::{Clock, Point, Run, Study};
 use super::suspects::{Suspect, Suspects};
@@ -193,7 +193,7 @@ fn is_excused(study: &Study, lost: &Lost, from: &Point, to: &Point) -> bool {
     };
     let uneven =
         |point: &Point| point.runs.iter().map(of_run).sum::<f64>() / point.runs.len() as f64;
-    let excused = (uneven(to) - uneven(from)).min(stolen_per_unit(to));
+    let excused = (uneven(to) - uneven(from)).min(held_up_per_unit(to));
     lost.per_unit_s.by() - excused < LOST_MIN * lost.per_unit_s.to
 }
 
@@ -241,7 +241,7 @@ fn notes(study: &Study) -> Vec<String> {
         let stolen: f64 = point.runs.iter().filter_map(Run::stolen_s).sum();
         let all: f64 = point.runs.iter().map(|run| run.wall_s * f64::from(point.nr_cpus)).sum();
         if stolen > STOLEN_NOTED * all {
-            let host: f64 = point.runs.iter().filter_map(|run| run.host_stolen_s).sum();
+            let host: f64 = point.runs.iter().flat_map(|run| &run.host_stolen_s).sum();
             let or_host = if host > 0.0 { " and on its host" } else { "" };
             notes.push(format!(
                 "Others on this machine{or_host} took {:.0} % of the CPU time on {} CPUs; it is left out of account, but a \

@@ -59,9 +59,9 @@ pub struct Run {
     pub nr_faults: Option<u64>,
     /// Page faults that read from a disk; absent: not counted.
     pub nr_disk_faults: Option<u64>,
-    /// The host of this virtual machine ran something else on these CPUs for so long, all together; absent: not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host_stolen_s: Option<f64>,
+    /// For how long the host of this virtual machine ran something else on each of the CPUs; empty: not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_stolen_s: Vec<f64>,
     /// How busy the CPUs were that loaded the server; absent: it is no server, or that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_busy_percent: Option<f64>,
@@ -241,7 +241,7 @@ impl Run {
         let profiled = self.profile.as_ref().filter(|profile| profile.nr_samples > 0);
         let capacity = profiled.map_or(f64::from(nr_cpus) * self.wall_s, |of| of.ran_s + of.idle_s);
         // To the guest's kernel it ran meanwhile, or was idle.
-        let capacity = capacity - self.host_stolen_s.unwrap_or_default();
+        let capacity = capacity - self.host_stolen_s.iter().sum::<f64>();
         (self.units > 0.0 && self.units.is_finite()).then(|| capacity / self.units)
     }
 
@@ -267,8 +267,17 @@ impl Run {
     #[must_use]
     pub fn stolen_s(&self) -> Option<f64> {
         let by_others = self.profile.as_ref().map(|profile| profile.stolen_s);
-        let known = by_others.is_some() || self.host_stolen_s.is_some();
-        known.then(|| by_others.unwrap_or_default() + self.host_stolen_s.unwrap_or_default())
+        let is_known = by_others.is_some() || !self.host_stolen_s.is_empty();
+        is_known.then(|| by_others.unwrap_or_default() + self.host_stolen_s.iter().sum::<f64>())
+    }
+
+    /// For how long CPUs may have waited for threads that were held up, by others or by the host, so that nobody's part need be larger.
+    #[must_use]
+    pub fn held_up_s(&self) -> f64 {
+        let by_others = self.profile.as_ref().map_or(0.0, |profile| profile.stolen_s);
+        // To the kernel a thread whose CPU the host took runs, and all others may have to wait for it.
+        let by_host = self.host_stolen_s.iter().copied().fold(0.0, f64::max);
+        by_others + by_host * self.host_stolen_s.len().saturating_sub(1) as f64
     }
 
     /// Units of work each second.

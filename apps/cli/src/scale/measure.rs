@@ -73,7 +73,7 @@ impl Measured<'_> {
         };
         let clock = profiler.as_ref().map(Profiler::clock);
         let (mut command, printed) = self.own_command()?;
-        let (before, host_stolen) = (usage()?, self.host_stolen_ticks());
+        let (before, host_stolen) = (usage()?, self.host_stolen_s());
         let began = Instant::now();
         let mut child = self.start_on(&mut command, self.cpus)?;
         let (recording, status, wall_s) = std::thread::scope(|scope| {
@@ -87,7 +87,7 @@ impl Measured<'_> {
         });
         self.guard.ended(child.id());
         let after = usage()?;
-        let host_stolen_s = stolen_s(host_stolen, self.host_stolen_ticks());
+        let host_stolen_s = since(&host_stolen, &self.host_stolen_s());
         let printed =
             text(printed).map_err(|error| format!("its output cannot be read: {error}"))?;
         check(status.map_err(|error| format!("could not be waited for: {error}"))?, &printed)?;
@@ -96,11 +96,12 @@ impl Measured<'_> {
         Ok(Outcome { run, recording, clock, load_ns: None, unprofiled, complaint: None })
     }
 
-    /// What the host of a virtual machine took of these CPUs so far, all together; `None`: the kernel does not say.
-    pub fn host_stolen_ticks(&self) -> Option<u64> {
-        let times = self.host.cpu_times().ok()?;
-        let of = self.cpus.iter().map(|cpu| Some(times.get(&CpuOsId(cpu))?.stolen_ticks));
-        of.sum()
+    /// What the host of a virtual machine took of each of these CPUs so far; empty: the kernel does not say.
+    pub fn host_stolen_s(&self) -> Vec<f64> {
+        let Ok(times) = self.host.cpu_times() else { return Vec::new() };
+        let ticks = |cpu| times.get(&CpuOsId(cpu)).map(|of| of.stolen_ticks as f64);
+        let seconds = self.cpus.iter().map(|cpu| Some(ticks(cpu)? / TICKS_PER_SECOND));
+        seconds.collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Of what this thread starts from now on; `None`: nothing is profiled.
@@ -166,10 +167,9 @@ fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
 
-/// Between two looks.
-pub fn stolen_s(before_ticks: Option<u64>, after_ticks: Option<u64>) -> Option<f64> {
-    let ticks = after_ticks?.saturating_sub(before_ticks?);
-    Some(ticks as f64 / TICKS_PER_SECOND)
+/// Between two looks at the same CPUs.
+pub fn since(before: &[f64], after: &[f64]) -> Vec<f64> {
+    after.iter().zip(before).map(|(after, before)| (after - before).max(0.0)).collect()
 }
 
 fn run(units: f64, wall_s: f64, before: &Usage, after: &Usage) -> Run {

@@ -134,13 +134,13 @@ impl Served<'_> {
         let (mut command, printed) = self.server.command(self.load)?;
         let server_usage = || self.server.host.server_usage(server.child.id());
         let (before, server_before) = (measure::usage()?, server_usage());
-        let host_stolen = self.server.host_stolen_ticks();
+        let host_stolen = self.server.host_stolen_s();
         let (began, from_ns) = (Instant::now(), now_ns());
         let mut child = self.server.start_on(&mut command, self.load_cpus)?;
         let status = child.wait().map_err(|error| format!("could not be waited for: {error}"))?;
         self.server.guard.ended(child.id());
         let (wall_s, to_ns) = (began.elapsed().as_secs_f64(), now_ns());
-        let host_stolen_s = measure::stolen_s(host_stolen, self.server.host_stolen_ticks());
+        let host_stolen_s = measure::since(&host_stolen, &self.server.host_stolen_s());
         let served = server_usage().zip(server_before).map(|(now, before)| now.since(before));
         let used = measure::cpu_s(&measure::usage()?) - measure::cpu_s(&before);
         let printed =
@@ -170,7 +170,7 @@ struct Loaded {
     /// What the server took meanwhile; `None`: it has ended, and was waited for.
     served: Option<ServerUsage>,
     /// What the host took of the server's CPUs.
-    host_stolen_s: Option<f64>,
+    host_stolen_s: Vec<f64>,
 }
 
 impl Loaded {
@@ -182,8 +182,8 @@ impl Loaded {
         self.units += next.units;
         self.wall_s = all_s;
         self.load_ns.1 = next.load_ns.1;
-        self.host_stolen_s =
-            self.host_stolen_s.zip(next.host_stolen_s).map(|(all, next)| all + next);
+        let both = self.host_stolen_s.iter().zip(next.host_stolen_s);
+        self.host_stolen_s = both.map(|(so_far, next)| so_far + next).collect();
         self.served = self.served.zip(next.served).map(|(served, next)| served.plus(next));
     }
 
