@@ -136,11 +136,12 @@ final class InTurn {
     }
 
     private static String config(String head) {
-        return head + """
+        String target = """
 
             [protect]
             class = "light"
             p95_ms = %s
-            """.formatted(System.getProperty("p95", "54")) + Variant.SERVICES;
+            """.formatted(System.getProperty("p95", "54"));
+        return head + (head.contains("policy") ? target : "") + Variant.SERVICES;
     }
 }

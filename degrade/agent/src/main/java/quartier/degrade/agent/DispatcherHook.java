@@ -6,6 +6,7 @@ import quartier.degrade.core.Job;
 import quartier.degrade.core.Request;
 import quartier.degrade.core.Tasks;
 import quartier.degrade.core.WorkClass.Admission;
+import quartier.degrade.gate.ConnectionStep;
 import quartier.degrade.gate.Hook;
 import quartier.degrade.gate.Occupant;
 import quartier.degrade.gate.Tally;
@@ -179,33 +180,15 @@ final class DispatcherHook implements Hook {
     }
 
     @Override
-    public void answers(Object connection) {
-        looks.answers(connection);
-    }
-
-    @Override
-    public void awaits(Object connection) {
-        looks.awaits(connection);
-    }
-
-    @Override
-    public void looks(Object looker) {
-        looks.begins(looker);
-    }
-
-    @Override
-    public void looked(Object looker) {
-        looks.ended(looker);
-    }
-
-    @Override
-    public void selects(Object looker) {
-        looks.selects(looker);
-    }
-
-    @Override
-    public void selected(Object connection) {
-        looks.selected(connection);
+    public void connection(ConnectionStep step, Object of) {
+        switch (step) {
+            case ANSWERS -> looks.answers(of);
+            case AWAITS -> looks.awaits(of);
+            case LOOKS -> looks.begins(of);
+            case LOOKED -> looks.ended(of);
+            case SELECTS -> looks.selects(of);
+            case SELECTED -> looks.selected(of);
+        }
     }
 
     @Override

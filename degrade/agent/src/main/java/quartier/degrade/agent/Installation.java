@@ -3,6 +3,8 @@ package quartier.degrade.agent;
 import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import quartier.degrade.config.Config;
 import quartier.degrade.config.ConfigException;
 import quartier.degrade.config.ConfigReader;
@@ -128,9 +130,11 @@ final class Installation {
             metrics = new MetricsServer(config.metricsPort().getAsInt(), text, history);
             view.setPage(metrics.page());
             Say.say("metrics at " + metrics.address() + ", page at " + metrics.page());
-        } catch (IOException | LinkageError thrown) {
-            Say.say("no metrics: port " + config.metricsPort().getAsInt() + " cannot be served (" + thrown
-                    + "); choose another metrics_port, and a JVM with the module jdk.httpserver");
+        } catch (IOException thrown) {
+            Say.say("no page and no metrics: port " + config.metricsPort().getAsInt() + " cannot be served (" + thrown.getMessage()
+                    + "); choose another metrics_port, or 0 for any that is free");
+        } catch (LinkageError missing) {
+            Say.say("no page and no metrics: this JVM has no module jdk.httpserver (" + missing + "); use one that has it");
         }
     }
 
@@ -148,15 +152,26 @@ final class Installation {
             Config read = ConfigReader.read(file, nrCpus());
             dispatcher.configure(read.settings());
             rules.restart(read.unmatchedAfterNanos());
-            if (!read.weavesAs(config) || !read.metricsPort().equals(config.metricsPort())) {
-                Say.say("[weave] and metrics_port have changed: they are for the next start, or the next attach");
-            }
+            sayWhatIsForLater(read);
             Say.say("reloaded: " + described(read.settings()));
             return true;
         } catch (ConfigException thrown) {
             thrown.problems().forEach(Say::say);
             Say.say("the configuration stays what it was until " + file + " is corrected");
             return false;
+        }
+    }
+
+    private void sayWhatIsForLater(Config read) {
+        List<String> changed = new ArrayList<>();
+        if (!read.weavesAs(config)) {
+            changed.add("[weave]");
+        }
+        if (!read.metricsPort().equals(config.metricsPort())) {
+            changed.add("metrics_port");
+        }
+        if (!changed.isEmpty()) {
+            Say.say(String.join(" and ", changed) + " as the file has it now is for the next start, or the next attach");
         }
     }
 

@@ -22,8 +22,6 @@ import quartier.degrade.weave.YieldWeaver;
 
 /** Which classes are woven, now and as they are loaded, and unwoven. */
 final class Weaving implements ClassFileTransformer {
-    /** What our own slow path runs on, and we: a point there would call itself. */
-    private static final List<String> NEVER = List.of("java.", "jdk.", "sun.", "quartier.degrade.");
     /** What is woven only if the file names it: it serves requests, and does not spend their time. */
     private static final List<String> UNLESS_NAMED = List.of(
             "javax.", "jakarta.", "com.sun.", "org.apache.catalina.", "org.apache.coyote.", "org.apache.tomcat.",
@@ -222,7 +220,7 @@ final class Weaving implements ClassFileTransformer {
     }
 
     private boolean isSelected(String name, ClassLoader loader) {
-        if (startsWithAny(name, NEVER) || exclude.stream().anyMatch(glob -> glob.fits(name))) {
+        if (startsWithAny(name, Config.NEVER_WOVEN) || exclude.stream().anyMatch(glob -> glob.fits(name))) {
             return false;
         }
         if (!include.isEmpty()) {

@@ -24,6 +24,8 @@ public record Config(
         long profileNanos,
         OptionalInt metricsPort,
         long unmatchedAfterNanos) {
+    /** How names of classes begin that are not woven, whatever is said. The agent's own slow path runs on these: a point there would call itself. */
+    public static final List<String> NEVER_WOVEN = List.of("java.", "jdk.", "sun.", "quartier.degrade.");
 
     /** The same classes of requests, and nothing is done to any of them: only entries are woven. */
     public Config onlySeen() {

@@ -36,6 +36,7 @@ public final class ConfigReader {
     public static final String OTHER = "other";
 
     private static final long AGEING_NANOS = 100_000_000;
+    private static final int LOAD_MOST = 1_000_000;
     private static final Pattern POINT = Pattern.compile("[^\\s#:]+#[^\\s#:]+(:\\d+( (entry|loop))?)?");
     private static final Map<String, Settings.Mode> MODES =
             Map.of("on", Settings.Mode.ON, "dry-run", Settings.Mode.DRY_RUN, "off", Settings.Mode.OFF);
@@ -51,6 +52,12 @@ public final class ConfigReader {
             "priority", ConfigReader::priority,
             "protect", ConfigReader::protect,
             "curve", ConfigReader::curve);
+
+    /** Their own tables, and the keys of these. */
+    private static final Map<String, List<String>> POLICY_TABLES = Map.of(
+            "priority", List.of("ageing_ms"),
+            "protect", List.of("class", "p95_ms"),
+            "curve", List.of("class", "load", "points"));
 
     private final List<String> problems = new ArrayList<>();
     private final int nrCpus;
@@ -87,10 +94,7 @@ public final class ConfigReader {
         Set<String> names = new HashSet<>(classes.stream().map(WorkClass::name).toList());
         PolicyReader policyReader = file.word("policy", POLICIES, POLICIES.get("fair"));
         Supplier<Policy> policy = policyReader == null ? null : policyReader.read(file, names);
-        for (String key : List.of("priority", "protect", "curve")) {
-            // What another policy needs may stay there while it is not used.
-            file.has(key);
-        }
+        lookAtPolicyTables(file);
         Optional<Integer> permits = file.whole("permits", 1, 4096);
         long sliceNanos = sliceNanos(file);
         refuseWaitBelowSlice(file, sliceNanos, waitMaxNanos);
@@ -98,7 +102,7 @@ public final class ConfigReader {
         OptionalInt metricsPort = file.whole("metrics_port", 0, 65535).map(OptionalInt::of).orElse(OptionalInt.empty());
         long unmatchedAfterNanos = 1_000_000_000L * file.whole("unmatched_after_s", 1, 86_400).orElse(60);
         Optional<Section> weave = file.section("weave");
-        List<Glob> include = weave.map(section -> section.texts("include", Glob::className)).orElse(List.of());
+        List<Glob> include = weave.map(ConfigReader::include).orElse(List.of());
         List<Glob> exclude = weave.map(section -> section.texts("exclude", Glob::className)).orElse(List.of());
         boolean leafLoops = weave.map(section -> section.truth("leaf_loops", false)).orElse(false);
         Set<String> points = weave.map(this::points).orElse(Set.of());
@@ -114,6 +118,31 @@ public final class ConfigReader {
         Settings settings = new Settings(
                 permits.orElse(nrCpus + SPARE_PERMITS), permits.isEmpty(), sliceNanos, waitMaxNanos, mode, policy, classes);
         return new Config(settings, include, exclude, leafLoops, points, profileNanos, metricsPort, unmatchedAfterNanos);
+    }
+
+    /** What another policy needs may stay there while it is not used. Where none is named, somebody takes one for used that is not. */
+    private static void lookAtPolicyTables(Section file) {
+        POLICY_TABLES.forEach((name, keys) -> {
+            Optional<Section> table = file.section(name);
+            table.ifPresent(found -> {
+                keys.forEach(found::has);
+                found.refuseOthers();
+            });
+            if (table.isPresent() && !file.has("policy")) {
+                file.problem(name, "[" + name + "] does nothing, for no policy is named, and that is fair: add policy = \"" + name
+                        + "\" above the first table, or take [" + name + "] out");
+            }
+        });
+    }
+
+    /** To name what never is woven is a mistake. */
+    private static List<Glob> include(Section weave) {
+        return weave.texts("include", text -> {
+            if (Config.NEVER_WOVEN.stream().anyMatch(text::startsWith)) {
+                weave.problem("include", "\"" + text + "\" is never woven, for the agent itself runs on it: take it out");
+            }
+            return Glob.className(text);
+        });
     }
 
     private Set<String> points(Section weave) {
@@ -181,7 +210,7 @@ public final class ConfigReader {
             section.problem("name", "a class has no name: add name = \"...\"");
         }
         Rule rule = new Rule(
-                section.texts("paths", Glob::path),
+                section.texts("paths", text -> path(section, text)),
                 section.texts("methods", method -> method),
                 section.named("headers", Glob::path),
                 section.texts("handlers", Glob::className));
@@ -204,10 +233,18 @@ public final class ConfigReader {
         return workClass;
     }
 
+    /** The path of a request to the server itself is *, all others begin with /. */
+    private static Glob path(Section section, String text) {
+        if (!text.startsWith("/") && !text.startsWith("**") && !text.equals("*")) {
+            String meant = (text.startsWith("*") ? "*" : "/") + text;
+            section.problem("paths", "\"" + text + "\" fits no path, for each begins with /: write \"" + meant + "\"");
+        }
+        return Glob.path(text);
+    }
+
     private static Supplier<Policy> priority(Section file, Set<String> classNames) {
         Optional<Section> section = file.section("priority");
         long ageingNanos = section.flatMap(found -> found.millisAsNanos("ageing_ms")).orElse(AGEING_NANOS);
-        section.ifPresent(Section::refuseOthers);
         return () -> new Priority(ageingNanos);
     }
 
@@ -223,7 +260,6 @@ public final class ConfigReader {
             file.problem("protect", "[protect] needs p95_ms, the latency to keep below");
         }
         p95Nanos.ifPresent(nanos -> refuseBelowSlice(file, section.get(), "p95_ms", nanos));
-        section.get().refuseOthers();
         return () -> Target.protect(name, p95Nanos.orElseThrow());
     }
 
@@ -237,9 +273,8 @@ public final class ConfigReader {
         String load = className(section.get(), "load", classNames);
         List<Curve.Point> points = new ArrayList<>();
         for (double[] pair : section.get().pairs("points")) {
-            points.add(new Curve.Point((int) pair[0], Math.round(pair[1] * 1e6)));
+            points.add(new Curve.Point(load(section.get(), pair[0]), section.get().millisAsNanos("points", "a p95", pair[1])));
         }
-        section.get().refuseOthers();
         if (name.equals(load)) {
             section.get().problem("load", "load is the class itself: name the one whose number the curve is over");
         }
@@ -251,6 +286,13 @@ public final class ConfigReader {
             section.get().problem("points", thrown.getMessage() + ": write points = [[load, p95_ms], ...]");
             return null;
         }
+    }
+
+    private static int load(Section section, double nr) {
+        if (!(nr >= 0 && nr <= LOAD_MOST && nr % 1 == 0)) {
+            section.problem("points", "a load of " + Section.plain(nr) + " is no number of requests: write a whole one, 0 to " + LOAD_MOST);
+        }
+        return (int) nr;
     }
 
     private static void refuseImpossible(Section file, Section section, Curve curve) {

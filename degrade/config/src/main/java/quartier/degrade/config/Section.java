@@ -15,6 +15,12 @@ import org.tomlj.TomlTable;
 
 /** A table of the file: reads values by key, and remembers which keys it was asked for and what was wrong. */
 final class Section {
+    private static final double MILLIS_LEAST = 0.001;
+    private static final double MILLIS_MOST = 3_600_000;
+    /** What TOML takes for a part of the table above it, wherever in the file somebody adds it. */
+    static final Set<String> KEYS_OF_FILE =
+            Set.of("policy", "mode", "permits", "slice_ms", "max_wait_ms", "metrics_port", "unmatched_after_s");
+
     private final TomlTable table;
     /** Where it begins; null for the file. */
     private final TomlPosition begin;
@@ -82,13 +88,16 @@ final class Section {
     }
 
     Optional<Double> number(String key, double least, double most) {
-        Optional<Double> number =
-                value(key, Number.class, "a number").map(Number::doubleValue);
-        if (number.isPresent() && !(number.get() >= least && number.get() <= most)) {
-            problem(key, key + " is " + plain(number.get()) + ", and may be " + plain(least) + " to " + plain(most));
-            return Optional.empty();
+        return value(key, Number.class, "a number").map(Number::doubleValue).filter(number -> isWithin(key, key, number, least, most));
+    }
+
+    /** @param what is a number of this key */
+    private boolean isWithin(String key, String what, double number, double least, double most) {
+        boolean within = number >= least && number <= most;
+        if (!within) {
+            problem(key, what + " is " + plain(number) + ", and may be " + plain(least) + " to " + plain(most));
         }
-        return number;
+        return within;
     }
 
     Optional<Integer> whole(String key, int least, int most) {
@@ -101,7 +110,13 @@ final class Section {
     }
 
     Optional<Long> millisAsNanos(String key) {
-        return number(key, 0.001, 3_600_000).map(Section::nanos);
+        return number(key, MILLIS_LEAST, MILLIS_MOST).map(Section::nanos);
+    }
+
+    /** Of a number that is somewhere in the value of this key. */
+    long millisAsNanos(String key, String what, double millis) {
+        isWithin(key, what, millis, MILLIS_LEAST, MILLIS_MOST);
+        return nanos(millis);
     }
 
     private static long nanos(double millis) {
@@ -181,7 +196,9 @@ final class Section {
         Set<String> others = new HashSet<>(table.keySet());
         others.removeAll(known);
         for (String key : new TreeSet<>(others)) {
-            problem(key, "there is no \"" + key + "\" here; there are " + listed(known));
+            problem(key, begin != null && KEYS_OF_FILE.contains(key)
+                    ? key + " is of the whole file, and here of the table above it: put it above the first table"
+                    : "there is no \"" + key + "\" here; there are " + listed(known));
         }
     }
 
@@ -189,7 +206,7 @@ final class Section {
         return String.join(", ", new TreeSet<>(words));
     }
 
-    private static String plain(double number) {
+    static String plain(double number) {
         return number % 1 == 0 && Math.abs(number) < 1e15 ? String.valueOf((long) number) : String.valueOf(number);
     }
 }

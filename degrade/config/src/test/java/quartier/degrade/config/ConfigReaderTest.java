@@ -140,10 +140,36 @@ class ConfigReaderTest {
             slice_ms = 1200           | a.toml:1:1: max_wait_ms of 1000 is less than a slice of 1200 ms |
             [[class]]\\nname = "a"\\nmax_queue_ms = 1001 | a.toml:3:1: max_queue_ms of 1001 would send nobody away: whoever has waited for the 1000 ms of max_wait_ms begins |
             [[class]]\\nname = "a"\\npaths = "/x"\\n[[class]]\\nname = "b"\\npaths = "/x" | a.toml:5:1: class "b" is never reached: "a" before it has the same rule |
+            [protect]\\nclass = "other"\\np95_ms = 5 | a.toml:1:1: [protect] does nothing, for no policy is named, and that is fair: add policy = "protect" above |
+            [protect]\\nclass = "other"\\np95_ms = 5\\npolicy = "protect" | a.toml:4:1: policy is of the whole file, and here of the table above it |
+            [[class]]\\nname = "a"\\npaths = "/x"\\nmode = "off" | a.toml:4:1: mode is of the whole file, and here of the table above it |
+            policy = "fair"\\n[curve]\\nclas = "other" | a.toml:3:1: there is no "clas" here; there are class, load, points |
+            [[class]]\\nname = "a"\\npaths = ["/x", "login"] | a.toml:3:1: "login" fits no path, for each begins with /: write "/login" |
+            [[class]]\\nname = "a"\\npaths = "*.png" | a.toml:3:1: "*.png" fits no path, for each begins with /: write "**.png" |
+            policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[0.5, 9], [5, 9]] | a.toml:5:1: a load of 0.5 is no number of requests |
+            policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[-1, 9], [5, 9]] | a.toml:5:1: a load of -1 is no number of requests |
+            policy = "curve"\\n[curve]\\nclass = "other"\\nload = "x"\\npoints = [[0, 9], [5, inf]] | a.toml:5:1: a p95 is Infinity, and may be 0.001 to 3600000 |
+            [weave]\\ninclude = ["com.a.**", "java.util.**"] | a.toml:2:1: "java.util.**" is never woven, for the agent itself runs on it |
             """)
     void whatIsWrongIsSaidWhereItIs(String text, String problem) {
         List<String> problems = problems(text.replace("\\n", "\n"));
         assertTrue(problems.stream().anyMatch(said -> said.contains(problem)), problems.toString());
+    }
+
+    @Test
+    void whatIsOfTheWholeFileIsKnown() {
+        for (String key : Section.KEYS_OF_FILE) {
+            assertFalse(problems("x = 1\n" + key + " = []\n").stream().anyMatch(said -> said.contains("no \"" + key + "\"")), key);
+        }
+        String listed = problems("x = 1\n").get(0);
+        for (String key : listed.substring(listed.indexOf("there are ") + 10).split(", ")) {
+            assertTrue(Section.KEYS_OF_FILE.contains(key) || List.of("class", "weave", "priority", "protect", "curve").contains(key), key);
+        }
+    }
+
+    @Test
+    void pathsOfAnyKindAreRead() throws ConfigException {
+        parse("[[class]]\nname = \"a\"\npaths = [\"/\", \"**.png\", \"*\"]\n");
     }
 
     /** These are at the edge. A target above max_wait_ms is none of them: it is met as long as it can be. */

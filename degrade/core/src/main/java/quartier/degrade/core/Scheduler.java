@@ -20,7 +20,6 @@ public final class Scheduler {
 
     /** A look at a thread says nothing before it had time to wake up. */
     private static final long LOOK_AFTER_NANOS = 1_000_000;
-    private static final long LOOK_AGAIN_MAX_NANOS = 50_000_000;
     /** Who has not got to its handler by then is taken for what it seems to be, at the next tick. */
     private static final long UNSURE_NANOS = 100_000_000;
     private static final long TICK_NANOS = 1_000_000;
@@ -36,9 +35,6 @@ public final class Scheduler {
     private final Company company = new Company();
     private final Permits permits = new Permits();
     private final WakeUps wakeUps = new WakeUps();
-    private int nrWaiting;
-    /** Since when anybody waits, if somebody does. */
-    private long contendedNanos;
     private boolean open;
     private long nrOpened;
 
@@ -91,7 +87,6 @@ public final class Scheduler {
         if (queue.nrQueued >= queue.workClass().admission().queueMax()) {
             return reject(job, nowNanos);
         }
-        queue.nrQueued++;
         return wait(job, nowNanos);
     }
 
@@ -128,7 +123,7 @@ public final class Scheduler {
 
     /** Who does not know its class yet does not wait in another one's queue: it is asked for that once it knows. */
     private boolean runs(Job job, long nowNanos) {
-        boolean getsPermit = ordering() && nrWaiting == 0 && isFreeFor(job.queue, null);
+        boolean getsPermit = ordering() && !queues.anyWaits() && isFreeFor(job.queue, null);
         if (ordering() && !getsPermit && !job.unsure) {
             return false;
         }
@@ -175,10 +170,7 @@ public final class Scheduler {
             job.turnNanos = 0;
         }
         beSure(job);
-        job.become(State.WAITING, nowNanos);
-        job.queue.add(job, inTurn);
-        contendedNanos = nrWaiting == 0 ? nowNanos : contendedNanos;
-        nrWaiting++;
+        queues.add(job, inTurn, nowNanos);
     }
 
     private long turnNanos() {
@@ -195,7 +187,7 @@ public final class Scheduler {
         if (hadPermit) {
             settle(job, nowNanos);
             job.sinceNanos = nowNanos;
-            if (nrWaiting == 0) {
+            if (!queues.anyWaits()) {
                 return true;
             }
             running.remove(job);
@@ -335,17 +327,7 @@ public final class Scheduler {
         if (running.remove(job)) {
             settle(job, nowNanos);
         }
-        if (job.queue.remove(job)) {
-            unqueue(job, nowNanos);
-        }
-    }
-
-    private void unqueue(Job job, long nowNanos) {
-        nrWaiting--;
-        job.queue.counts.waitedNanos += nowNanos - job.sinceNanos;
-        if (!job.begun) {
-            job.queue.nrQueued--;
-        }
+        queues.remove(job, nowNanos);
     }
 
     private void settle(Job job, long nowNanos) {
@@ -353,20 +335,19 @@ public final class Scheduler {
         job.queue.counts.heldNanos += heldNanos;
         job.turnNanos += heldNanos;
         // What nobody else wanted is no reason to have less later.
-        if (nrWaiting > 0) {
-            policy.charge(job.queue, Math.min(heldNanos, Math.max(0, nowNanos - contendedNanos)));
+        if (queues.anyWaits()) {
+            policy.charge(job.queue, Math.min(heldNanos, queues.contendedForNanos(nowNanos)));
         }
     }
 
     /** Gives free permits to those whom the policy chooses. */
     private void grant(long nowNanos) {
-        while (ordering() && nrWaiting > 0 && running.size() < permits.nr()) {
+        while (ordering() && queues.anyWaits() && running.size() < permits.nr()) {
             RunQueue queue = next(nowNanos, null);
             if (queue == null) {
                 return;
             }
-            Job job = queue.take();
-            unqueue(job, nowNanos);
+            Job job = queues.take(queue, nowNanos);
             begin(job, State.RUNNING, nowNanos);
             granted.add(job);
         }
@@ -406,11 +387,11 @@ public final class Scheduler {
         lookAfter(loose, nowNanos);
         policy.tick(queues.all(), nowNanos, enforcing());
         lookWhoIsAlone(nowNanos);
-        permits.tick(nowNanos, nrWaiting > 0, probe);
+        permits.tick(nowNanos, queues.anyWaits(), probe);
         if (!ordering()) {
             return;
         }
-        if (nrWaiting > 0) {
+        if (queues.anyWaits()) {
             lend(nowNanos, probe);
             running.forEach(job -> {
                 if (job.asked || nowNanos - job.sinceNanos >= settings.sliceNanos() && isToHandOn(job, nowNanos)) {
@@ -418,7 +399,7 @@ public final class Scheduler {
                 }
             });
         }
-        recall(nowNanos, probe);
+        questions.recall(loose, settings.sliceNanos(), nowNanos, probe);
     }
 
     private boolean isToHandOn(Job job, long nowNanos) {
@@ -466,27 +447,6 @@ public final class Scheduler {
         grant(nowNanos);
     }
 
-    /** Whoever runs without a permit for longer than a slice queues for one. */
-    private void recall(long nowNanos, Probe probe) {
-        for (Job job : loose) {
-            long quietNanos = nowNanos - Math.max(job.sinceNanos, job.lookedNanos);
-            if (job.asked) {
-                questions.ask(job, nowNanos);
-            } else if (quietNanos >= lookAgainNanos(job, nowNanos)) {
-                job.lookedNanos = nowNanos;
-                if (probe.hasRun(job)) {
-                    questions.ask(job, nowNanos);
-                }
-            }
-        }
-    }
-
-    /** A slice, and the longer the longer it has been loose: hundreds may be blocked for minutes. */
-    private long lookAgainNanos(Job job, long nowNanos) {
-        long laterNanos = Math.min((nowNanos - job.sinceNanos) / 8, LOOK_AGAIN_MAX_NANOS);
-        return Math.max(settings.sliceNanos(), laterNanos);
-    }
-
     /** Lets everybody run who is there, and who comes, until {@link #close}. */
     public void open(long nowNanos) {
         nrOpened += open ? 0 : 1;
@@ -501,8 +461,7 @@ public final class Scheduler {
     private void release(long nowNanos) {
         for (RunQueue queue : queues.all()) {
             while (queue.nrWaiting() > 0) {
-                Job job = queue.take();
-                unqueue(job, nowNanos);
+                Job job = queues.take(queue, nowNanos);
                 begin(job, State.LOOSE, nowNanos);
                 granted.add(job);
             }
@@ -552,7 +511,7 @@ public final class Scheduler {
 
     /** Whether there is anything that only a tick can do. */
     public boolean needsTicks() {
-        return ordering() && (nrWaiting > 0 || !loose.isEmpty());
+        return ordering() && (queues.anyWaits() || !loose.isEmpty());
     }
 
     /**
@@ -616,6 +575,6 @@ public final class Scheduler {
     }
 
     int nrWaiting() {
-        return nrWaiting;
+        return queues.nrWaiting();
     }
 }

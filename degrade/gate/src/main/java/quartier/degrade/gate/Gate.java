@@ -169,84 +169,29 @@ public final class Gate {
         }
     }
 
-    /** This connection is about to be sent an answer, or a part of one: from now on its next request may come. */
-    public static void answers(String server, Object connection) {
+    /** A thread of the server's does this with a connection, or with what it looks for connections with. */
+    public static void connection(ConnectionStep step, Object of) {
         Hook owner = hook;
         if (owner == null) {
             return;
         }
+        if (step == ConnectionStep.LOOKS) {
+            Seat.own().looker = of;
+        }
         try {
-            owner.answers(connection);
+            owner.connection(step, of);
         } catch (Exception | LinkageError fault) {
             owner.fault(fault);
         }
     }
 
-    /** There was nothing to be read from this connection: from now on looks find it. */
-    public static void awaits(String server, Object connection) {
-        Hook owner = hook;
-        if (owner == null) {
-            return;
-        }
-        try {
-            owner.awaits(connection);
-        } catch (Exception | LinkageError fault) {
-            owner.fault(fault);
-        }
-    }
-
-    /** This thread is about to look which connections have something to be read. {@link #looked} ends that. */
-    public static void looks(String server, Object looker) {
-        Hook owner = hook;
-        if (owner == null) {
-            return;
-        }
-        Seat.own().looker = looker;
-        try {
-            owner.looks(looker);
-        } catch (Exception | LinkageError fault) {
-            owner.fault(fault);
-        }
-    }
-
+    /** What this thread began by {@link ConnectionStep#LOOKS} has ended, or failed. */
     public static void looked() {
         Seat seat = Seat.own();
         Object looker = seat.looker;
-        Hook owner = hook;
         seat.looker = null;
-        if (owner == null || looker == null) {
-            return;
-        }
-        try {
-            owner.looked(looker);
-        } catch (Exception | LinkageError fault) {
-            owner.fault(fault);
-        }
-    }
-
-    /** This thread goes on through what was found. */
-    public static void selects(String server, Object looker) {
-        Hook owner = hook;
-        if (owner == null) {
-            return;
-        }
-        try {
-            owner.selects(looker);
-        } catch (Exception | LinkageError fault) {
-            owner.fault(fault);
-        }
-    }
-
-    /** It has come to this connection. */
-    public static void selected(String server, Object connection) {
-        Hook owner = hook;
-        if (owner == null) {
-            return;
-        }
-        try {
-            owner.selected(connection);
-        } catch (Exception | LinkageError fault) {
-            owner.fault(fault);
+        if (looker != null) {
+            connection(ConnectionStep.LOOKED, looker);
         }
     }
 
@@ -393,7 +338,7 @@ public final class Gate {
         Seat.own();
         Tally.end();
         Look.end();
-        return List.of(Hook.class, Occupant.class, Part.class, Tally.Counts.class, Look.Place.class);
+        return List.of(Hook.class, ConnectionStep.class, Occupant.class, Part.class, Tally.Counts.class, Look.Place.class);
     }
 
     public static boolean isConnected() {

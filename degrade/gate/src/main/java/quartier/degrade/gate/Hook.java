@@ -28,23 +28,8 @@ public interface Hook {
     /** It has become known which part of the application handles it. */
     void handler(Occupant occupant, String server, Object handler);
 
-    /** This connection is about to be sent an answer, or a part of one: from now on its next request may come. */
-    void answers(Object connection);
-
-    /** There was nothing to be read from this connection: from now on looks find it. */
-    void awaits(Object connection);
-
-    /** This thread is about to look, with this, which connections have something to be read. */
-    void looks(Object looker);
-
-    /** It has looked. */
-    void looked(Object looker);
-
-    /** A thread goes on through what the last look with this has found. */
-    void selects(Object looker);
-
-    /** It has come to this connection. */
-    void selected(Object connection);
+    /** A thread of the server's does this with a connection, or with what it looks for connections with. */
+    void connection(ConnectionStep step, Object of);
 
     /** It has handed this task to somebody who will run it. */
     void handOver(Occupant occupant, Object task);

@@ -6,6 +6,7 @@ import org.objectweb.asm.ClassWriter;
 import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.Type;
 import org.objectweb.asm.tree.ClassNode;
+import org.objectweb.asm.tree.FieldInsnNode;
 import org.objectweb.asm.tree.FrameNode;
 import org.objectweb.asm.tree.InsnList;
 import org.objectweb.asm.tree.InsnNode;
@@ -56,6 +57,8 @@ public final class EntryWeaver {
         }
     }
 
+    private static final String STEPS = "quartier/degrade/gate/ConnectionStep";
+
     private EntryWeaver() {}
 
     /** The woven class, or null if it lacks one of these: another version of the server, perhaps. */
@@ -83,11 +86,11 @@ public final class EntryWeaver {
             case FINISH -> method.instructions.insert(told("finish", entry.server, 0));
             case HANDLE -> method.instructions.insert(told("handler", entry.server, 0));
             case DELEGATE -> method.instructions.insert(told("handler", entry.server, lastParameter(method)));
-            case ANSWER -> method.instructions.insert(told("answers", entry.server, 0));
-            case AWAIT -> method.instructions.insert(told("awaits", entry.server, 0));
-            case LOOK -> around(owner, method, told("looks", entry.server, 0), "looked");
-            case SELECT -> method.instructions.insert(told("selects", entry.server, 0));
-            case SELECTED -> method.instructions.insert(told("selected", entry.server, 0));
+            case ANSWER -> method.instructions.insert(connection("ANSWERS"));
+            case AWAIT -> method.instructions.insert(connection("AWAITS"));
+            case LOOK -> around(owner, method, connection("LOOKS"), "looked");
+            case SELECT -> method.instructions.insert(connection("SELECTS"));
+            case SELECTED -> method.instructions.insert(connection("SELECTED"));
             default -> throw new AssertionError(entry);
         }
     }
@@ -106,6 +109,15 @@ public final class EntryWeaver {
         told.add(new LdcInsnNode(server));
         told.add(new VarInsnNode(Opcodes.ALOAD, slot));
         told.add(Insns.gate(gateMethod, "(Ljava/lang/String;Ljava/lang/Object;)V"));
+        return told;
+    }
+
+    /** The method's own object, and what is done with it. */
+    private static InsnList connection(String step) {
+        InsnList told = new InsnList();
+        told.add(new FieldInsnNode(Opcodes.GETSTATIC, STEPS, step, "L" + STEPS + ";"));
+        told.add(new VarInsnNode(Opcodes.ALOAD, 0));
+        told.add(Insns.gate("connection", "(L" + STEPS + ";Ljava/lang/Object;)V"));
         return told;
     }
 

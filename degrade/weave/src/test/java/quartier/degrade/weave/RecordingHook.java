@@ -2,6 +2,8 @@ package quartier.degrade.weave;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
+import quartier.degrade.gate.ConnectionStep;
 import quartier.degrade.gate.Gate;
 import quartier.degrade.gate.Hook;
 import quartier.degrade.gate.Occupant;
@@ -84,33 +86,8 @@ final class RecordingHook implements Hook, AutoCloseable {
     }
 
     @Override
-    public void answers(Object connection) {
-        events.add("answers " + connection);
-    }
-
-    @Override
-    public void awaits(Object connection) {
-        events.add("awaits " + connection);
-    }
-
-    @Override
-    public void looks(Object looker) {
-        events.add("looks " + looker);
-    }
-
-    @Override
-    public void looked(Object looker) {
-        events.add("looked " + looker);
-    }
-
-    @Override
-    public void selects(Object looker) {
-        events.add("selects " + looker);
-    }
-
-    @Override
-    public void selected(Object connection) {
-        events.add("selected " + connection);
+    public void connection(ConnectionStep step, Object of) {
+        events.add(step.name().toLowerCase(Locale.ROOT) + " " + of);
     }
 
     @Override

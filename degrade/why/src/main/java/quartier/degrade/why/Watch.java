@@ -12,15 +12,20 @@ public final class Watch {
 
     private static final class Noted {
         final RequestEvent event = new RequestEvent();
-        final Schedstat before;
+        final boolean isCounted;
+        final Reading before;
         long heldNanos;
 
         Noted(long kernelThread) {
-            // Around what the kernel counts, so that its parts are no more than the whole.
-            event.begin();
+            isCounted = kernelThread != 0;
+            before = reading();
             event.kernelThread = kernelThread;
-            event.from = System.nanoTime();
-            before = kernelThread == 0 ? null : Schedstat.own();
+            event.from = before.atNanos();
+            event.begin();
+        }
+
+        Reading reading() {
+            return isCounted ? Reading.own() : new Reading(System.nanoTime(), null);
         }
     }
 
@@ -43,17 +48,11 @@ public final class Watch {
         if (own == null) {
             return passes.get();
         }
-        long beganNanos = System.nanoTime();
-        Schedstat before = own.before == null ? null : Schedstat.own();
+        Reading before = own.reading();
         try {
             return passes.get();
         } finally {
-            Schedstat after = before == null ? null : Schedstat.own();
-            long nanos = System.nanoTime() - beganNanos;
-            if (after != null) {
-                nanos -= after.cpuNanos() - before.cpuNanos() + after.waitedNanos() - before.waitedNanos();
-            }
-            own.heldNanos += Math.max(0, nanos);
+            own.heldNanos += own.reading().blockedNanosSince(before);
         }
     }
 
@@ -75,14 +74,17 @@ public final class Watch {
         }
         noted.remove();
         RequestEvent event = own.event;
-        Schedstat after = own.before == null ? null : Schedstat.own();
+        Schedstat before = own.before.counted();
+        Schedstat after = own.reading().counted();
+        boolean isKnown = before != null && after != null;
+        // After what the kernel counts, so that its parts are no more than the whole.
         event.to = System.nanoTime();
         event.end();
         event.workClass = className;
         event.held = own.heldNanos;
-        event.cpu = after == null ? -1 : after.cpuNanos() - own.before.cpuNanos();
-        event.runQueue = after == null ? -1 : after.waitedNanos() - own.before.waitedNanos();
-        event.slices = after == null ? -1 : after.nrSlices() - own.before.nrSlices();
+        event.cpu = isKnown ? after.cpuNanos() - before.cpuNanos() : -1;
+        event.runQueue = isKnown ? after.waitedNanos() - before.waitedNanos() : -1;
+        event.slices = isKnown ? after.nrSlices() - before.nrSlices() : -1;
         event.commit();
     }
 }
