@@ -180,9 +180,12 @@ stage:
 	install -D -m 644 docs/quartierd.md "$(DESTDIR)$(PREFIX)/share/doc/quartier/quartierd.md"
 	install -m 644 docs/degrade.md "$(DESTDIR)$(PREFIX)/share/doc/quartier/degrade.md"
 	install -d "$(DESTDIR)$(PREFIX)/lib/systemd/system"
-	sed -E 's,/usr/(s?bin/quartier|share/doc),$(PREFIX)/\1,g' apps/daemon/quartierd.service \
-		>"$(DESTDIR)$(PREFIX)/lib/systemd/system/quartierd.service"
-	chmod 644 "$(DESTDIR)$(PREFIX)/lib/systemd/system/quartierd.service"
+	for unit in apps/daemon/quartierd.service apps/cli/quartier-serve@.service; do \
+		installed="$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}" && \
+		sed -E 's,/usr/(s?bin/quartier|share/doc),$(PREFIX)/\1,g' "$$unit" >"$$installed" && \
+		chmod 644 "$$installed" || exit 1; \
+	done
+	install -d "$(DESTDIR)$(SYSCONFDIR)/quartier/serve"
 	[ -e "$(DESTDIR)$(SYSCONFDIR)/quartier/quartierd.toml" ] || \
 		install -D -m 644 apps/daemon/quartierd.toml "$(DESTDIR)$(SYSCONFDIR)/quartier/quartierd.toml"
 

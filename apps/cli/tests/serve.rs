@@ -3,165 +3,17 @@
 //! nothing of where connections arrive: that is for guests (`serve_in_guests.rs`).
 
 mod common;
+mod serving;
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Workers of each copy: each has one request in hand at most.
-const WORKERS: usize = 3;
-
-/// Nothing waits longer than this but what a stopped copy has in hand.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-/// A running `quartier serve`, which is stopped at the end.
-struct Served {
-    process: Child,
-    name: String,
-    port: u16,
-    _folder: tempfile::TempDir,
-    said: PathBuf,
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn serves() -> String {
-    common::program("serves").display().to_string()
-}
-
-impl Served {
-    fn start(options: &[&str], name: &str, micros: u32) -> Self {
-        let port = free_port();
-        let words = [serves(), port.to_string(), WORKERS.to_string(), micros.to_string()];
-        Self::start_command(options, name, port, &words.each_ref().map(String::as_str))
-    }
-
-    fn start_command(options: &[&str], name: &str, port: u16, words: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let said = folder.path().join("said");
-        let name = format!("test-{name}-{}", std::process::id());
-        let process = Command::new(common::quartier())
-            .args(["serve", "--name", &name])
-            .args(options)
-            .arg("--")
-            .args(words)
-            .stdin(Stdio::null())
-            .stderr(std::fs::File::create(&said).unwrap())
-            .spawn()
-            .unwrap();
-        let served = Self { process, name, port, _folder: folder, said };
-        let is_there = || served.status().is_some_and(|status| served.serving(&status) > 0);
-        wait_for(&format!("{} to serve: {}", served.name, served.said()), is_there);
-        served
-    }
-
-    fn serving(&self, status: &Value) -> usize {
-        let copies = status["copies"].as_array().unwrap();
-        copies.iter().filter(|copy| copy["state"] == "serves").count()
-    }
-
-    fn wait_until_all_serve(&self, copies: usize) {
-        let all = || self.status().is_some_and(|status| self.serving(&status) == copies);
-        wait_for("all copies to serve", all);
-    }
-
-    fn said(&self) -> String {
-        std::fs::read_to_string(&self.said).unwrap_or_default()
-    }
-
-    /// None until there is one.
-    fn status(&self) -> Option<Value> {
-        let output = Command::new(common::quartier())
-            .args(["serve", "status", "--json", "--name", &self.name])
-            .output()
-            .unwrap();
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
-    }
-
-    fn pid_of(&self, copy: usize) -> Option<u32> {
-        self.status()?["copies"][copy]["pid"].as_u64().map(|pid| pid as u32)
-    }
-
-    fn signal(&self, signal: &str) {
-        send(signal, &self.process.id().to_string());
-    }
-
-    fn signal_copy(&self, signal: &str, copy: usize) {
-        if let Some(pid) = self.pid_of(copy) {
-            send(signal, &format!("-{pid}"));
-        }
-    }
-
-    /// One connection, one answer.
-    fn ask(&self) -> std::io::Result<String> {
-        ask(self.port)
-    }
-
-    fn stop(mut self) -> String {
-        self.signal("TERM");
-        let status = self.process.wait().unwrap();
-        assert!(status.success(), "{status}: {}", self.said());
-        self.said()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if self.process.try_wait().is_ok_and(|ended| ended.is_none()) {
-            self.signal("TERM");
-            let _ = self.process.wait();
-        }
-    }
-}
-
-fn send(signal: &str, to: &str) {
-    let _ = Command::new("kill").args(["-s", signal, "--", to]).stderr(Stdio::null()).status();
-}
-
-fn ask(port: u16) -> std::io::Result<String> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"?\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    if answer.is_empty() { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(answer) }
-}
-
-/// What is shown over HTTP, head and all.
-fn get(port: u16, path: &str, host: &str) -> String {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(40), "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// Two copies, or none: a machine with one CPU has room for one.
-fn has_two_cpus() -> bool {
-    let has = std::thread::available_parallelism().unwrap().get() >= 2;
-    if !has {
-        println!("skipped: one CPU has room for one copy");
-    }
-    has
-}
+use serving::{Served, WORKERS, free_port, get, has_two_cpus, refused, send, serves, wait_for};
 
 #[test]
 fn copies_share_a_port_that_the_server_does_not_share() {
@@ -194,6 +46,7 @@ fn copies_share_a_port_that_the_server_does_not_share() {
         text.ends_with("# EOF\n") && text.contains("quartier_serve_serving{copy=\"1\"")
     };
     assert!(is_whole(&metrics), "{metrics}");
+    check_threads_times(&metrics, &status);
     let over_http = get(shown, "/metrics", "localhost");
     assert!(over_http.starts_with("HTTP/1.0 200 ") && is_whole(&over_http), "{over_http}");
     assert!(get(shown, "/healthz", "localhost").ends_with("\r\n\r\nok\n"));
@@ -203,6 +56,24 @@ fn copies_share_a_port_that_the_server_does_not_share() {
     check_rights(served.process.id(), served.pid_of(0).unwrap());
     let said = served.stop();
     assert!(said.contains(": 2 copies on 127.0.0.1:"), "{said}");
+}
+
+/// What the copies' threads did is a counter in seconds, and in the status.
+fn check_threads_times(metrics: &str, status: &Value) {
+    let value = |name: &str| {
+        let start = format!("{name}_total{{copy=\"0\",node=\"0\"}} ");
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&start));
+        value.unwrap_or_else(|| panic!("no {name}: {metrics}")).parse::<f64>().unwrap()
+    };
+    for name in ["quartier_serve_threads_ran_seconds", "quartier_serve_threads_waited_seconds"] {
+        assert!(metrics.contains(&format!("# TYPE {name} counter\n")), "{metrics}");
+    }
+    let ran_s = value("quartier_serve_threads_ran_seconds");
+    // Some hundred requests of a fraction of a millisecond, and the start of a few processes.
+    assert!(ran_s > 0.001 && ran_s < 5.0, "{ran_s}");
+    assert!(value("quartier_serve_threads_waited_seconds") < 60.0);
+    assert!(status["copies"][0]["ran_s"].as_f64().unwrap() <= ran_s, "{status}");
+    assert!(status["copies"][1]["waited_s"].is_f64(), "{status}");
 }
 
 /// What serves has given up most of what root may do; a copy has all of it, as who started both.
@@ -369,24 +240,6 @@ fn without_our_program_the_kernel_chooses_and_that_is_said() {
     assert!(said.contains("connections are not steered"), "{said}");
 }
 
-/// What is said of a command line that is refused.
-fn refused(options: &[&str], command: &[&str]) -> String {
-    let name = format!("test-refused-{}", free_port());
-    let output = Command::new(common::quartier())
-        .args(["serve", "--name", &name])
-        .args(options)
-        .arg("--")
-        .args(command)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
-    let ours = said.lines().filter(|line| line.starts_with("quartier: ")).collect::<Vec<_>>();
-    let ours: Vec<_> = ours.into_iter().filter(|line| !line.contains("are not steered")).collect();
-    assert_eq!(ours.len(), 1, "{said}");
-    ours[0].to_owned()
-}
-
 #[test]
 fn what_cannot_be_is_refused_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
@@ -408,6 +261,13 @@ fn what_cannot_be_is_refused_in_a_sentence() {
         (&["--start-timeout", "1"], &["sleep", "60"], "copy 0 listens on no port after 1 s"),
         (&["--metrics", "0.0.0.0:9"], &["true"], "--metrics 0.0.0.0:9 is not on loopback"),
         (&["--metrics", &port], &["true"], "cannot listen at 127.0.0.1:"),
+        (
+            &["--metrics", "9117", "--port", "8080,9117"],
+            &["true"],
+            "--metrics 127.0.0.1:9117: the server has port 9117 (--port): give one of the two another",
+        ),
+        (&["--port", "[::]:8080"], &["true"], "give the number alone, 8080: at which addresses"),
+        (&["--port", "x:y"], &["true"], "give a whole number from 1 to 65535"),
         (&["--metrics", "x"], &["true"], "neither a port nor an address with one"),
         (&["--stop-signal", "STOP"], &["true"], "`STOP` is not HUP, INT"),
         (&["--reload-by", "x"], &["true"], "`x` is not HUP, USR1"),

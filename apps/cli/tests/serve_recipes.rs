@@ -7,6 +7,7 @@ mod common;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -81,7 +82,10 @@ fn check(recipe: &str, web: &str, options: &[&str]) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let said = aside.path().join("said");
     let libraries = folder.join("usr/lib/x86_64-linux-gnu");
-    let mut unit = Command::new(common::quartier())
+    // Whatever this is, the web server's user goes through folders of root's to its socket.
+    let mut unit = Command::new("sh")
+        .args(["-c", "umask 077; exec \"$@\"", "sh"])
+        .arg(common::quartier())
         .args(["serve", "--copies", "2", "--name", &format!("test-{recipe}-{port}")])
         .args(["--recipe", recipe, "--port", &port.to_string(), "--root"])
         .arg(root.path())
@@ -107,6 +111,7 @@ fn check(recipe: &str, web: &str, options: &[&str]) {
         }
     };
     both_answer("/page?x=1", "\n");
+    check_sockets(&Path::new("/run/quartier-serve").join(format!("test-{recipe}-{port}")));
     assert!(get(port, "/plain.txt").unwrap().ends_with("plain"));
     for hidden in ["/.env", "/.git/config", "/later/.x.php"] {
         let answer = get(port, hidden).unwrap();
@@ -136,6 +141,23 @@ fn check(recipe: &str, web: &str, options: &[&str]) {
     let _ = Command::new("kill").arg(unit.id().to_string()).status();
     assert!(unit.wait().unwrap().success(), "{}", said());
     check_logs(&format!("test-{recipe}-{port}"), nr_answers);
+}
+
+/// PHP answers whoever may write to its socket: the web server's user, and nobody else.
+fn check_sockets(folder: &Path) {
+    let user = nix::unistd::User::from_name("www-data").unwrap().unwrap();
+    let mut nr_sockets = 0;
+    for copy in ["copy-0", "copy-1"] {
+        for entry in std::fs::read_dir(folder.join(copy)).unwrap().flatten() {
+            let file = std::fs::symlink_metadata(entry.path()).unwrap();
+            if file.file_type().is_socket() {
+                let is_closed = (file.mode() & 0o7777, file.uid()) == (0o600, user.uid.as_raw());
+                assert!(is_closed, "{}: {file:?}", entry.path().display());
+                nr_sockets += 1;
+            }
+        }
+    }
+    assert_eq!(nr_sockets, 2, "one for each copy");
 }
 
 /// What was asked of both copies, as one and in order, also when they have ended.

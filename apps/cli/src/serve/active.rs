@@ -37,6 +37,8 @@ pub struct Actives {
     looked: Option<Instant>,
     /// By copy.
     before: Vec<Times>,
+    /// What all of its threads did so far, by copy: those too that have ended, but for what they did after the last look.
+    totals: Vec<ThreadTimes>,
 }
 
 impl Actives {
@@ -46,7 +48,7 @@ impl Actives {
         let own = std::process::id();
         let own = host.thread_times(own, own).ok().flatten();
         let may_count = own.is_some_and(|times| times.ran > Nanos(0));
-        Self { may_count, next: None, looked: None, before: Vec::new() }
+        Self { may_count, next: None, looked: None, before: Vec::new(), totals: Vec::new() }
     }
 
     /// Why nothing is counted, if nothing is.
@@ -62,14 +64,22 @@ impl Actives {
         }
         let window = self.looked.replace(began).map(|looked| began - looked);
         self.before.resize(processes.len(), Times::new());
+        self.totals.resize(processes.len(), ThreadTimes::default());
         let mut all = Vec::new();
-        for (processes, before) in processes.iter().zip(&mut self.before) {
+        for (at, processes) in processes.iter().enumerate() {
             let now = times(host, processes);
-            all.push(active(before, &now, window.unwrap_or_default()));
-            *before = now;
+            let gained = gained(&self.before[at], &now);
+            all.push(active(&gained, window.unwrap_or_default()));
+            gained.iter().for_each(|gained| add(&mut self.totals[at], *gained));
+            self.before[at] = now;
         }
         self.next = Some(began + EVERY.max(PART * began.elapsed()));
         window.map(|_| all)
+    }
+
+    /// How long the threads of a copy ran, and waited for a CPU, since this began; `None`: nobody counts.
+    pub fn total(&self, copy: usize) -> Option<ThreadTimes> {
+        self.totals.get(copy).copied().filter(|_| self.may_count)
     }
 }
 
@@ -84,19 +94,32 @@ fn times(host: &Host, processes: &Processes) -> Times {
     all
 }
 
-fn active(before: &Times, now: &Times, window: Duration) -> Active {
+/// What each thread did in between.
+fn gained(before: &Times, now: &Times) -> Vec<ThreadTimes> {
+    let since = |(tid, now): (&u32, &ThreadTimes)| {
+        let before = before.get(tid).copied().unwrap_or_default();
+        let ran = now.ran.0.checked_sub(before.ran.0).map(Nanos);
+        let waited = now.waited.0.checked_sub(before.waited.0).map(Nanos);
+        // A number may be another thread's by now, which has done less.
+        ran.zip(waited).map_or(*now, |(ran, waited)| ThreadTimes { ran, waited })
+    };
+    now.iter().map(since).collect()
+}
+
+fn add(total: &mut ThreadTimes, more: ThreadTimes) {
+    total.ran.0 = total.ran.0.saturating_add(more.ran.0);
+    total.waited.0 = total.waited.0.saturating_add(more.waited.0);
+}
+
+fn active(gained: &[ThreadTimes], window: Duration) -> Active {
     if window.is_zero() {
         return Active::default();
     }
-    let total = |times: &ThreadTimes| times.ran.0.saturating_add(times.waited.0);
-    let part = |(tid, now): (&u32, &ThreadTimes)| {
-        let now = total(now);
-        let before = before.get(tid).map_or(0, total);
-        // A number may be another thread's by now, which has done less.
-        let since = now.checked_sub(before).unwrap_or(now);
+    let part = |gained: &ThreadTimes| {
+        let since = gained.ran.0.saturating_add(gained.waited.0);
         (since as f64 / window.as_nanos() as f64).min(1.0)
     };
-    let parts: Vec<f64> = now.iter().map(part).collect();
+    let parts: Vec<f64> = gained.iter().map(part).collect();
     let nr_by_themselves = parts.iter().filter(|part| **part >= 0.5).count();
     Active { threads: parts.iter().sum(), nr_by_themselves }
 }
@@ -112,18 +135,23 @@ mod tests {
         all.iter().map(|(tid, ran, waited)| (*tid, times(*ran, *waited))).collect()
     }
 
+    fn active_between(before: &Times, now: &Times, window: Duration) -> Active {
+        active(&gained(before, now), window)
+    }
+
     #[test]
     fn what_many_did_now_and_then_adds_up_and_nobody_did_more_than_there_was_time() {
         let window = Duration::from_nanos(1000);
         // 200 that ran for a hundredth of the time.
         let before: Vec<_> = (1..=200).map(|tid| (tid, 7, 5)).collect();
         let now: Vec<_> = (1..=200).map(|tid| (tid, 16, 6)).collect();
-        let found = active(&times_of(&before), &times_of(&now), window);
+        let found = active_between(&times_of(&before), &times_of(&now), window);
         assert!((found.threads - 2.0).abs() < 1e-9, "{found:?}");
         assert_eq!(found.nr_by_themselves, 0);
         // One that waited longer than it ran, one that did all at once what it began before, and one that slept.
         let before = times_of(&[(1, 0, 0), (2, 0, 0), (3, 9, 9)]);
-        let found = active(&before, &times_of(&[(1, 100, 600), (2, 5000, 0), (3, 9, 9)]), window);
+        let found =
+            active_between(&before, &times_of(&[(1, 100, 600), (2, 5000, 0), (3, 9, 9)]), window);
         assert_eq!(found, Active { threads: 1.7, nr_by_themselves: 2 });
     }
 
@@ -131,9 +159,9 @@ mod tests {
     fn a_thread_that_has_just_begun_counts_whole_also_under_the_number_of_another() {
         let window = Duration::from_nanos(1000);
         let now = times_of(&[(1, 200, 100), (2, 100, 0)]);
-        let found = active(&times_of(&[(1, 900_000, 0)]), &now, window);
+        let found = active_between(&times_of(&[(1, 900_000, 0)]), &now, window);
         assert!((found.threads - 0.4).abs() < 1e-9, "{found:?}");
-        assert_eq!(active(&Times::new(), &now, Duration::ZERO), Active::default());
+        assert_eq!(active_between(&Times::new(), &now, Duration::ZERO), Active::default());
     }
 
     #[test]
@@ -158,6 +186,15 @@ mod tests {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+        let [busy, idle] = [0, 1].map(|copy| actives.total(copy).unwrap());
+        let took = |times: ThreadTimes| Duration::from_nanos(times.ran.0 + times.waited.0);
+        let window = Duration::from_millis(500);
+        assert!(took(busy) >= window && took(idle) < window / 2, "{busy:?} {idle:?}");
+        // It has ended, and what it did stays.
+        actives.next = None;
+        actives.look(&host, &[Processes::new(), Processes::new()]).unwrap();
+        assert_eq!(actives.total(0), Some(busy));
+        assert_eq!(actives.total(2), None, "there is no such copy");
         assert!(found[0].threads >= 0.5 && found[0].nr_by_themselves == 1, "{found:?}");
         assert!(found[1].threads < 0.1 && found[1].nr_by_themselves == 0, "{found:?}");
     }

@@ -32,6 +32,7 @@ impl Serve {
         self.check_root_is_used()?;
         self.check_configs_differ()?;
         let cooked = self.cook()?;
+        self.check_metrics()?;
         let program = Program::find(self.command[0].as_ref(), std::env::var_os("PATH").as_deref())?;
         let host = Host::live();
         let machine = host.machine()?;
@@ -48,7 +49,7 @@ impl Serve {
         let mut notes = Vec::new();
         self.lay_down_rights(&mut notes);
         let roots = self.roots(&places, &instance, &name)?;
-        let recipe = self.recipe_of(program, cooked.as_ref(), &instance, &mut notes)?;
+        let recipe = self.recipe_of(program, cooked.as_ref(), &instance)?;
         let words = cooked.map(|cooked| cooked.words);
         let copies = self.copies(&places, &instance, &logs, words.as_deref(), roots.as_ref())?;
         for copy in &copies {
@@ -100,20 +101,10 @@ impl Serve {
         program: Program,
         cooked: Option<&recipe::Cooked>,
         instance: &Instance,
-        notes: &mut Vec<String>,
     ) -> anyhow::Result<Recipe> {
-        let library = match program.obstacle {
-            None => Some(installed::library(
-                "libquartier_reuseport.so",
-                "the library that shares ports",
-            )?),
-            Some(obstacle) => {
-                notes.push(format!(
-                    "copies share ports only where the server sets SO_REUSEPORT itself: {obstacle}"
-                ));
-                None
-            }
-        };
+        let find =
+            || installed::library("libquartier_reuseport.so", "the library that shares ports");
+        let library = program.obstacle.map_or_else(|| find().map(Ok), |it| Ok(Err(it)))?;
         Ok(Recipe {
             program: program.path,
             command: self.command.clone(),
@@ -169,6 +160,17 @@ impl Serve {
             );
         }
         Ok(())
+    }
+
+    /// Else the server would be told that its port is in use, and by nobody that it is by us.
+    fn check_metrics(&self) -> anyhow::Result<()> {
+        match self.metrics {
+            Some(at) if self.port.contains(&at.port()) => bail!(
+                "--metrics {at}: the server has port {} (--port): give one of the two another",
+                at.port()
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the command or a file has a word.

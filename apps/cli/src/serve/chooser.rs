@@ -150,7 +150,7 @@ impl Members {
         self.group.insert(number, listener.as_fd()).map_err(|error| {
             format!(
                 "copy {} listens on {address} without SO_REUSEPORT or no more ({error}): its connections are not \
-                 steered; start it so that it binds through the C library",
+                 steered; have the server set it, or use a build that binds through the C library",
                 owned.copy
             )
         })?;

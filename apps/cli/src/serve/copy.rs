@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use quartier_act::Obstacle;
 use quartier_steer::{Binding, signal_all};
 use rustix::process::Signal;
 
 use super::left;
+use super::supervisor::VARIABLES;
 use super::template::Values;
 use crate::say;
 
@@ -23,6 +25,9 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 
 /// A copy that has listened for so long is as good as new.
 const IS_WELL_AFTER: Duration = Duration::from_secs(10);
+
+/// After its first socket a copy opens all others within this time.
+const OPENS_ALL_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a copy's processes get to finish after the first of them has ended unasked.
 const ORPHANS_END_MAX: Duration = Duration::from_secs(2);
@@ -36,8 +41,8 @@ pub struct Recipe {
     pub command: Vec<String>,
     /// Configuration files that are filled in for each copy.
     pub configs: Vec<Config>,
-    /// The library that shares ports; none where the program takes no library.
-    pub library: Option<PathBuf>,
+    /// The library that shares ports, or why the program takes none.
+    pub library: Result<PathBuf, Obstacle>,
     /// Only these ports are shared; empty: all.
     pub ports: Vec<u16>,
     /// Exists while the first copy starts.
@@ -122,11 +127,14 @@ impl Copy {
         let words = self.command(recipe)?;
         let mut command = Command::new(&recipe.program);
         command.arg0(&words[0]).args(&words[1..]).stdin(Stdio::null());
+        VARIABLES.iter().for_each(|variable| {
+            command.env_remove(variable);
+        });
         command.env("QUARTIER_COPY", self.number.to_string());
         command.env("QUARTIER_SERVE_ALONE", &recipe.alone);
         let ports: Vec<_> = recipe.ports.iter().map(u16::to_string).collect();
         command.env("QUARTIER_SERVE_PORTS", ports.join(","));
-        if let Some(library) = &recipe.library {
+        if let Ok(library) = &recipe.library {
             command.env("LD_PRELOAD", preload(library));
         }
         let child = quartier_steer::start(&mut command, &self.binding)
@@ -162,6 +170,15 @@ impl Copy {
     pub fn is_up(&mut self) {
         if matches!(self.life, Life::Starting { .. }) {
             self.life = Life::Up { since: Instant::now() };
+        }
+    }
+
+    /// Whether it may be about to open a socket: many open one after the other.
+    pub fn may_open_more(&self) -> bool {
+        match self.life {
+            Life::Starting { .. } => true,
+            Life::Up { since } => since.elapsed() < OPENS_ALL_WITHIN,
+            _ => false,
         }
     }
 
@@ -270,10 +287,17 @@ fn preload(library: &Path) -> OsString {
     value
 }
 
-/// Others may go through it to what is theirs, and see nothing.
+/// Others may go through it to what is theirs, whatever the umask is (a web server's user to its socket), and see nothing.
 pub fn make_directory(path: &Path) -> anyhow::Result<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o711).create(path);
-    made.with_context(|| format!("cannot make {}", path.display()))
+    let make = || {
+        fs::create_dir_all(path.parent().unwrap_or(path))?;
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o711)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    };
+    make().with_context(|| format!("cannot make {}", path.display()))
 }
 
 /// So that nobody reads half of it.

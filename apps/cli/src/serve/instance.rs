@@ -1,6 +1,7 @@
 //! The directory of a running `serve`: whose name is taken, and where its files are.
 
 use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -9,6 +10,14 @@ use rustix::fs::{FlockOperation, flock};
 use super::copy::make_directory;
 use super::left;
 use super::receiving::Receiving;
+
+/// For commands that ask about a `serve`.
+#[derive(Debug, clap::Args)]
+pub struct Which {
+    /// Which `serve`, where there are several [default: the one there is]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
 
 /// A name that nobody else uses while this is held.
 #[derive(Debug)]
@@ -37,14 +46,18 @@ impl Instance {
         }
         let base = base();
         make_directory(&base)?;
-        let owner = std::os::unix::fs::MetadataExt::uid(&fs::symlink_metadata(&base)?);
-        if owner != rustix::process::geteuid().as_raw() {
-            bail!("{} is another user's: remove it, or set XDG_RUNTIME_DIR", base.display());
+        let found = fs::symlink_metadata(&base)?;
+        if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+            bail!(
+                "{} is another user's, or no folder: remove it, or set XDG_RUNTIME_DIR",
+                base.display()
+            );
         }
         let directory = base.join(name);
         make_directory(&directory)?;
         let path = directory.join("lock");
-        let lock = File::options().create(true).truncate(false).write(true).open(&path);
+        // Whoever may open it may hold it, and keep us from this name.
+        let lock = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let lock = lock.with_context(|| format!("cannot write {}", path.display()))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!(

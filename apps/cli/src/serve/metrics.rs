@@ -87,9 +87,21 @@ pub fn text(status: &Status) -> String {
         copies(&|copy| copy.usage_percent.map(|usage| usage / 100.0)),
     );
     family(
+        "quartier_serve_threads_ran_seconds",
+        "counter",
+        "CPU time of all threads of the copy; of those that have ended, as of the last look.",
+        copies(&|copy| copy.ran_s),
+    );
+    family(
+        "quartier_serve_threads_waited_seconds",
+        "counter",
+        "Time that threads of the copy waited for a CPU; with what they ran, by the time that passes, as many are active.",
+        copies(&|copy| copy.waited_s),
+    );
+    family(
         "quartier_serve_spilled_ratio",
         "gauge",
-        "The part of its own node's connections that goes elsewhere because it is more loaded.",
+        "The part of its own node's (or cache's) connections that goes elsewhere because it is more loaded.",
         copies(&|copy| Some(copy.spilled_part)),
     );
     family(
@@ -125,7 +137,7 @@ pub fn text(status: &Status) -> String {
     family(
         "quartier_serve_connections",
         "counter",
-        "New connections, by the node that received them and the copy that they were given to.",
+        "New connections, by the node (or cache: its CPUs) that received them and the copy that they were given to.",
         given,
     );
     let mut given_away = Vec::new();
@@ -140,7 +152,7 @@ pub fn text(status: &Status) -> String {
     family(
         "quartier_serve_given_away_connections",
         "counter",
-        "New connections that went to a copy of another node, by the node that received them and the reason.",
+        "New connections that went to a copy elsewhere, by the node (or cache: its CPUs) that received them and the reason.",
         given_away,
     );
     let local = status.local_share().map(|share| (String::new(), share));

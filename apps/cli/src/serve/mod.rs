@@ -20,6 +20,7 @@ mod roots;
 mod sockets;
 mod spills;
 mod status;
+mod supervisor;
 mod template;
 mod together;
 mod trees;
@@ -94,7 +95,7 @@ struct Serve {
     /// that they listen on]
     #[arg(
         long, value_name = "PORT", value_delimiter = ',', allow_negative_numbers = true,
-        value_parser = number(1..=u16::MAX)
+        value_parser = port
     )]
     port: Vec<u16>,
     /// A configuration file that each copy gets with {copy}, {copies}, {node}, {cpus}, {dir} and {logs} filled in,
@@ -180,6 +181,16 @@ impl ReloadBy {
                 .map(Self::Signal)
                 .map_err(|_| format!("`{text}` is not HUP, USR1, USR2, WINCH or restart")),
         }
+    }
+}
+
+/// `--port`: of all addresses, those of IPv6 too.
+fn port(text: &str) -> Result<u16, String> {
+    match text.rsplit_once(':') {
+        Some((_, last)) if last.parse::<u16>().is_ok() => Err(format!(
+            "give the number alone, {last}: at which addresses it listens the server is told by its own options, and copies share all"
+        )),
+        _ => number(1..=u16::MAX)(text),
     }
 }
 

@@ -4,14 +4,27 @@ use anyhow::bail;
 use quartier_decide::steer::Shape;
 use quartier_model::{Bytes, CpuList, Machine, NodeId, NodeOsId};
 use quartier_steer::Binding;
+use serde::{Deserialize, Serialize};
 
 /// `--per`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Per {
     /// NUMA nodes
+    #[default]
     Node,
     /// Last-level caches
     Llc,
+}
+
+impl Per {
+    /// What receives connections together, in a sentence.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Llc => "last-level cache",
+        }
+    }
 }
 
 /// CPUs that receive connections together, and may have a copy.
@@ -31,6 +44,8 @@ pub struct Domain {
 /// Domains, and where each copy is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
+    /// What they are.
+    pub per: Per,
     /// All with CPUs.
     pub domains: Vec<Domain>,
     /// The domain of each copy.
@@ -38,7 +53,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Spreads copies over the domains in which they may run; one for each if no number is asked for.
+    /// Spreads copies over the domains in which they may run, nodes in turn; one for each if no number is asked for.
     pub fn new(
         machine: &Machine,
         allowed: &CpuList,
@@ -53,8 +68,7 @@ impl Places {
         };
         let domains: Vec<Domain> =
             domains.into_iter().filter(|domain| !domain.cpus.is_empty()).collect();
-        let usable: Vec<usize> =
-            (0..domains.len()).filter(|at| !domains[*at].allowed.is_empty()).collect();
+        let usable = usable(&domains);
         let nr_cpus: usize = domains.iter().map(|domain| domain.allowed.len()).sum();
         let nr_copies = copies.unwrap_or(usable.len());
         if usable.is_empty() || nr_copies > nr_cpus {
@@ -64,7 +78,22 @@ impl Places {
             );
         }
         let homes = (0..nr_copies).map(|copy| usable[copy % usable.len()]).collect();
-        Ok(Self { domains, homes })
+        Ok(Self { per, domains, homes })
+    }
+
+    /// CPUs that one of so many receive queues may be for: each domain's, or where the caches are more than that each node's.
+    pub fn receivers(&self, nr_queues: usize) -> Vec<CpuList> {
+        if nr_queues >= self.domains.len() {
+            return self.domains.iter().map(|domain| domain.cpus.clone()).collect();
+        }
+        let mut nodes: Vec<(NodeId, Vec<u32>)> = Vec::new();
+        for domain in &self.domains {
+            match nodes.last_mut().filter(|(node, _)| *node == domain.node) {
+                Some((_, cpus)) => cpus.extend(domain.cpus.iter()),
+                None => nodes.push((domain.node, domain.cpus.iter().collect())),
+            }
+        }
+        nodes.into_iter().map(|(_, cpus)| cpus.into_iter().collect()).collect()
     }
 
     /// How a copy is bound.
@@ -97,6 +126,18 @@ impl Places {
         let here = self.homes.iter().filter(|other| **other == home).count();
         self.domains[home].allowed.len().div_ceil(here)
     }
+}
+
+/// Those where copies may run: of each node the first, then of each the second. So few copies are on different nodes.
+fn usable(domains: &[Domain]) -> Vec<usize> {
+    let may_run = |at: &usize| !domains[*at].allowed.is_empty();
+    let mut usable: Vec<usize> = (0..domains.len()).filter(may_run).collect();
+    let nth_of_node = |at: &usize| {
+        let is_before = |other: &usize| domains[*other].node == domains[*at].node;
+        (0..*at).filter(may_run).filter(is_before).count()
+    };
+    usable.sort_by_key(nth_of_node);
+    usable
 }
 
 fn domain(
@@ -135,6 +176,7 @@ fn caches(machine: &Machine, allowed: &CpuList) -> anyhow::Result<Vec<Domain>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quartier_decide::steer::{CopySeen, State, Steering};
     use quartier_model::SyntheticSpec;
 
     fn places(allowed: &str, copies: Option<usize>) -> anyhow::Result<Places> {
@@ -157,6 +199,84 @@ mod tests {
         assert_eq!((places.homes.as_slice(), places.domains.len()), (&[1, 2][..], 4));
         assert_eq!(places.binding(0).cpus.to_string(), "3");
         assert_eq!((places.domain_of(2), places.domain_of(0)), (Some(1), Some(0)));
+    }
+
+    /// Two sockets of four nodes with two caches each, of four cores that are two CPUs each.
+    fn chiplets() -> Machine {
+        let text = include_str!("../../../../observe/machines/chiplets-2s-8n.json");
+        quartier_observe::machine_from_json(text, "chiplets").unwrap()
+    }
+
+    fn per_cache(allowed: &str, copies: Option<usize>) -> Places {
+        Places::new(&chiplets(), &allowed.parse().unwrap(), Per::Llc, copies).unwrap()
+    }
+
+    fn nodes_of(places: &Places) -> Vec<u32> {
+        places.homes.iter().map(|home| places.domains[*home].node_os_id.0).collect()
+    }
+
+    #[test]
+    fn each_cache_has_a_copy_and_few_copies_are_on_different_nodes() {
+        let all = per_cache("0-127", None);
+        assert_eq!((all.homes.len(), all.domains.len()), (16, 16));
+        assert_eq!(nodes_of(&all), [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7]);
+        let cpus = |copy| all.binding(copy).cpus.to_string();
+        assert_eq!([cpus(0), cpus(8), cpus(7)], ["0-3,64-67", "4-7,68-71", "56-59,120-123"]);
+        assert_eq!(all.binding(8).node, Some(NodeOsId(0)), "memory is the node's");
+        assert_eq!(nodes_of(&per_cache("0-127", Some(3))), [0, 1, 2]);
+        // Of node 0 the second cache alone, and of node 1 one CPU of each.
+        let some = per_cache("5,9,13", Some(3));
+        assert_eq!(nodes_of(&some), [0, 1, 1]);
+        assert_eq!(some.binding(2).cpus.to_string(), "13");
+        assert_eq!(
+            (some.domain_of(0), some.domain_of(64)),
+            (Some(0), Some(0)),
+            "they arrive there"
+        );
+    }
+
+    #[test]
+    fn what_a_cache_gives_away_goes_to_the_other_one_of_its_node_first() {
+        let machine = chiplets();
+        let places = per_cache("0-127", None);
+        let shape = places.shape(&machine);
+        assert_eq!(shape.distances[0][..4], [10.0, 10.0, 12.0, 12.0], "by domain, node by node");
+        let mut steering = Steering::new(shape);
+        let seen = |copy| CopySeen {
+            state: if copy == 0 { State::Gone } else { State::Listens },
+            waiting: Some(0),
+            open: Some(1),
+            arrived: Some(10),
+            worked_s: Some(0.01),
+            busy: Some(0.2),
+            usage: None,
+            others: None,
+        };
+        let seen: Vec<_> = (0..16).map(seen).collect();
+        let decision = (0..100).map(|_| steering.look(0.1, &seen)).last().unwrap();
+        let row = &decision.shares[0];
+        let others: Vec<f64> = (1..16).filter(|copy| *copy != 8).map(|copy| row[copy]).collect();
+        assert!(row[0] == 0.0 && others.iter().all(|share| *share < row[8]), "{row:?}");
+        assert!(row[1] > row[7], "and to its socket before the other one: {row:?}");
+        let own = &decision.shares[1];
+        assert!(own[8] > 0.99, "the others keep theirs: {own:?}");
+    }
+
+    #[test]
+    fn queues_are_for_caches_where_there_are_enough_and_else_for_nodes() {
+        let places = per_cache("0-127", None);
+        let receivers = |nr_queues| places.receivers(nr_queues);
+        let texts: Vec<_> = receivers(16)[..2].iter().map(CpuList::to_string).collect();
+        assert_eq!(
+            (receivers(16).len(), &texts[..]),
+            (16, &["0-3,64-67", "4-7,68-71"].map(String::from)[..])
+        );
+        for nr_queues in [8, 15] {
+            let nodes = receivers(nr_queues);
+            assert_eq!((nodes.len(), nodes[1].to_string().as_str()), (8, "8-15,72-79"));
+        }
+        let nodes = Places::new(&chiplets(), &"0-127".parse().unwrap(), Per::Node, None).unwrap();
+        assert_eq!([nodes.receivers(2).len(), nodes.receivers(64).len()], [8, 8]);
     }
 
     #[test]

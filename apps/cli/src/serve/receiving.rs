@@ -1,12 +1,12 @@
 //! `--steer`: packets are received on all nodes while copies run, and as before afterwards.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use quartier_decide::steer::{Queues, Setting, receiving};
-use quartier_model::CpuList;
 use quartier_observe::Host;
-use quartier_steer::receive;
+use quartier_steer::receive::{self, SettingError};
 
 use super::places::Places;
 use crate::say;
@@ -41,8 +41,6 @@ impl Receiving {
                 if all.is_empty() { "none".to_owned() } else { all.join(", ") }
             );
         }
-        let domains: Vec<CpuList> =
-            places.domains.iter().map(|domain| domain.cpus.clone()).collect();
         let mut settings: Vec<(String, String)> = Vec::new();
         for interface in &there {
             if names.iter().any(|name| name == ALL || *name == interface.name) {
@@ -51,7 +49,8 @@ impl Receiving {
                     interrupts: &interface.interrupts,
                     nr_send: interface.nr_send,
                 };
-                let wanted = receiving(queues, &domains).into_iter();
+                let receivers = places.receivers(interface.interrupts.len());
+                let wanted = receiving(queues, &receivers).into_iter();
                 let wanted = wanted.filter(|setting| !has_more(host, setting));
                 settings.extend(wanted.map(|setting| (setting.path, setting.value)));
             }
@@ -60,8 +59,15 @@ impl Receiving {
         settings.dedup();
         let journal = directory.join(JOURNAL);
         let mut notes = Vec::new();
-        let complain = |error: receive::SettingError| notes.push(format!("--steer: {error}"));
+        let mut forbidden = Vec::new();
+        let complain = |error| match error {
+            SettingError::Set { path, cause, .. } if is_forbidden(cause.kind()) => {
+                forbidden.push(path);
+            }
+            error => notes.push(format!("--steer: {error}")),
+        };
         let nr_set = receive::apply(Path::new("/"), &settings, &journal, complain)?;
+        notes.extend(not_permitted(&forbidden));
         say::sentence(&format!("--steer: {nr_set} settings changed, until it stops"));
         Ok((Self { journal }, notes))
     }
@@ -84,6 +90,20 @@ fn has_more(host: &Host, setting: &Setting) -> bool {
     let has = host.receiving(&setting.path);
     let is_table = setting.path.ends_with("_flow_entries") || setting.path.ends_with("_flow_cnt");
     is_table && has.and_then(|has| number(&has)) >= number(&setting.value)
+}
+
+fn is_forbidden(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+}
+
+/// One sentence for all of them: it is the same reason, and the same remedy.
+fn not_permitted(paths: &[PathBuf]) -> Option<String> {
+    let first = paths.first()?.display();
+    Some(format!(
+        "--steer: {} settings stay as they are ({first} and the like), for only root with CAP_NET_ADMIN may change them, and a container \
+         often not even he: start as root, outside of one",
+        paths.len()
+    ))
 }
 
 fn undo(journal: &Path) {

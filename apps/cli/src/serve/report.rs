@@ -23,6 +23,21 @@ pub fn write(unit: &Unit) -> anyhow::Result<()> {
     write_whole(&directory.join("metrics"), &metrics::text(&status), 0o644)
 }
 
+/// In a line.
+pub fn summary(unit: &Unit) -> String {
+    let verdict = |at: usize| unit.decision.as_ref().map(|decision| decision.verdicts[at]);
+    let serves = |copy: &&Copy| {
+        matches!(copy.life, Life::Up { .. })
+            && verdict(copy.number).is_none_or(|verdict| verdict.out.is_none())
+    };
+    let nr_serve = unit.copies.iter().filter(serves).count();
+    format!(
+        "{nr_serve} of {} copies serve on {}",
+        unit.copies.len(),
+        addresses(&unit.owned).join(", ")
+    )
+}
+
 /// Where the copies listen.
 pub fn addresses(owned: &[Owned]) -> Vec<String> {
     let addresses: BTreeSet<_> = owned.iter().map(|socket| socket.listening.address).collect();
@@ -46,6 +61,7 @@ fn status(unit: &Unit) -> Status {
         unix_ms: since_1970.as_millis() as u64,
         why_not_steered: unit.why_not_steered.clone(),
         addresses: addresses(&unit.owned),
+        per: unit.places.per,
         copies: unit.copies.iter().map(|copy| copy_status(unit, copy)).collect(),
         domains: domains.collect(),
         left_to_kernel: given.map(|given| given.missed),
@@ -62,6 +78,7 @@ fn copy_status(unit: &Unit, copy: &Copy) -> CopyStatus {
     let verdict = unit.decision.as_ref().map(|decision| decision.verdicts[at]);
     let seen = unit.seen.get(at);
     let told = unit.counted.told(at);
+    let worked = unit.actives.total(at);
     let spilled = verdict.map_or(0.0, |verdict| verdict.spilled);
     CopyStatus {
         copy: at,
@@ -74,8 +91,9 @@ fn copy_status(unit: &Unit, copy: &Copy) -> CopyStatus {
         spilled_part: spilled,
         spills_because: (spilled >= SPILLED_MIN && given.is_some()).then(|| {
             format!(
-                "{:.0} % of its node's go elsewhere, for it is more loaded than the others",
-                100.0 * spilled
+                "{:.0} % of its {}'s go elsewhere, for it is more loaded than the others",
+                100.0 * spilled,
+                unit.places.per.word()
             )
         }),
         waiting: seen.and_then(|seen| seen.waiting),
@@ -86,6 +104,8 @@ fn copy_status(unit: &Unit, copy: &Copy) -> CopyStatus {
         threads: told.map(|told| told.threads),
         own_threads: told.map(|told| told.nr_counted),
         usage_percent: told.and_then(|told| told.usage).map(|usage| 100.0 * usage),
+        ran_s: worked.map(|worked| worked.ran.0 as f64 / 1e9),
+        waited_s: worked.map(|worked| worked.waited.0 as f64 / 1e9),
     }
 }
 

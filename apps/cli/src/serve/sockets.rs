@@ -1,6 +1,8 @@
 //! Whose are the sockets that listen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, ErrorKind};
 
 use quartier_observe::{Host, Listening};
 use quartier_steer::{Listener, ListenerError};
@@ -23,6 +25,11 @@ impl Owned {
         Listener::of(self.pid, self.fd, self.listening.inode)
     }
 
+    /// Whether others may listen there too; `None`: it cannot be asked.
+    pub fn is_shared(&self) -> Option<bool> {
+        rustix::net::sockopt::socket_reuseport(self.listener().ok()?).ok()
+    }
+
     /// Looks what waits there; `false`: it does not listen any more.
     pub fn look(&mut self) -> bool {
         match self.listener() {
@@ -41,6 +48,18 @@ impl Owned {
 
 /// A copy's processes, its first one first.
 pub type Processes = Vec<u32>;
+
+/// One of them whose files may not be looked into, so that it is unknown where it listens. (Root may still count them.)
+pub fn hidden(processes: &Processes) -> Option<u32> {
+    let is_forbidden = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
+    let is_hidden = |pid: &&u32| match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Ok(files) => {
+            files.flatten().any(|file| fs::read_link(file.path()).is_err_and(is_forbidden))
+        }
+        Err(error) => is_forbidden(error),
+    };
+    processes.iter().find(is_hidden).copied()
+}
 
 /// Looks for owners again and again: those that are known are not looked for.
 #[derive(Debug, Default)]

@@ -10,6 +10,8 @@ use anyhow::{Context, bail};
 use quartier_model::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::instance::Which;
+use super::places::Per;
 use super::spills::Because;
 use super::{instance, metrics};
 
@@ -33,6 +35,9 @@ pub struct Status {
     pub why_not_steered: Option<String>,
     /// Where the copies listen.
     pub addresses: Vec<String>,
+    /// What receives connections together, and has copies.
+    #[serde(default)]
+    pub per: Per,
     /// In order of their numbers.
     pub copies: Vec<CopyStatus>,
     /// New connections, by who received them: rows in order of domains, columns of copies.
@@ -119,6 +124,12 @@ pub struct CopyStatus {
     /// U: how busy these CPUs are by the tree, as it was renewed last.
     #[serde(default)]
     pub usage_percent: Option<f64>,
+    /// How long its threads ran so far, all together.
+    #[serde(default)]
+    pub ran_s: Option<f64>,
+    /// How long they waited for a CPU while others had it. Both together, by the time that passes, is how many of them are active.
+    #[serde(default)]
+    pub waited_s: Option<f64>,
 }
 
 /// Of CPUs that receive together.
@@ -160,9 +171,8 @@ Exit status: 0; 2 if no `quartier serve` runs, or several do and none is named."
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which `serve`, where there are several [default: the one there is]
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -173,7 +183,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let directory = find(&instance::base(), self.name.as_deref())?;
+        let directory = find(&instance::base(), self.which.name.as_deref())?;
         let status = read(&directory)?;
         let text = match (self.json, self.metrics) {
             (true, _) => serde_json::to_string_pretty(&status)? + "\n",
@@ -291,8 +301,9 @@ fn text(status: &Status) -> String {
         (Some(why), _) => writeln!(text, "connections are not steered: {why}"),
         (None, Some(local)) => writeln!(
             text,
-            "{:.1} % of connections served on the node that received them",
-            100.0 * local
+            "{:.1} % of connections served on the {} that received them",
+            100.0 * local,
+            status.per.word()
         ),
         (None, None) => writeln!(text, "no connection yet"),
     };
@@ -300,16 +311,26 @@ fn text(status: &Status) -> String {
         let _ = writeln!(text, "{}", tree.text());
     }
     let head = [
-        "copy", "node", "cpus", "pid", "load", "T", "own", "U", "waits", "open", "given", "local",
+        "copy",
+        "node",
+        "cpus",
+        "pid",
+        "load",
+        "T",
+        "own",
+        "U",
+        "ran s",
+        "held up s",
+        "waits",
+        "open",
+        "given",
+        "local",
         "moved",
     ];
-    let row = |words: [String; 13]| {
-        let [copy, node, cpus, pid, load, threads, own, usage, waits, open, given, local, moved] =
-            words;
-        format!(
-            "{copy:>4} {node:>4} {cpus:>8} {pid:>8} {load:>5} {threads:>4} {own:>3} {usage:>5} {waits:>5} {open:>6} {given:>9} \
-             {local:>9} {moved:>6}"
-        )
+    const WIDTHS: [usize; 15] = [4, 4, 8, 8, 5, 4, 3, 5, 9, 9, 5, 6, 9, 9, 6];
+    let row = |words: [String; 15]| {
+        let padded = words.iter().zip(WIDTHS).map(|(word, width)| format!("{word:>width$}"));
+        padded.collect::<Vec<_>>().join(" ")
     };
     let _ = writeln!(text, "{}  state", row(head.map(str::to_owned)));
     for copy in &status.copies {
@@ -322,6 +343,8 @@ fn text(status: &Status) -> String {
             or_unknown(copy.threads),
             or_unknown(copy.own_threads),
             or_unknown(copy.usage_percent.map(|usage| format!("{usage:.0} %"))),
+            or_unknown(copy.ran_s.map(|ran| format!("{ran:.1}"))),
+            or_unknown(copy.waited_s.map(|waited| format!("{waited:.1}"))),
             or_unknown(copy.waiting),
             or_unknown(copy.open),
             or_unknown(copy.given),

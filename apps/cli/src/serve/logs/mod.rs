@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use nix::unistd::Group;
 
-use super::instance;
+use super::instance::{self, Which};
 use lines::{Line, Merge, shown};
 use tail::Tail;
 
@@ -170,9 +170,8 @@ Exit status: 0; 2 if there are no logs, or of several and none is named.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Of which `serve`, where there are several [default: the one there is]
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// What the servers complain about, instead of what was asked of them
     #[arg(long)]
     errors: bool,
@@ -183,7 +182,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let logs = find(&base(), self.name.as_deref())?;
+        let logs = find(&base(), self.which.name.as_deref())?;
         let mut told = Told {
             logs,
             errors: self.errors,

@@ -81,6 +81,7 @@ impl Unit {
         if !self.is_stopping {
             self.reloads = (0..self.copies.len()).collect();
             self.reloading = None;
+            self.supervisor.reloading();
         }
     }
 
@@ -121,6 +122,7 @@ impl Unit {
         // Who says it twice means now.
         let drain = if self.is_stopping { Duration::ZERO } else { self.options.drain };
         self.is_stopping = true;
+        self.supervisor.stopping(drain);
         self.reloads.clear();
         for copy in &mut self.copies {
             self.outs.take_in(copy.number);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use quartier_decide::steer::{CopySeen, Decision, Steering};
 use quartier_model::Machine;
 use quartier_observe::{Host, Listening};
@@ -27,8 +27,9 @@ use super::places::Places;
 use super::receiving::Receiving;
 use super::report;
 use super::roots::Roots;
-use super::sockets::{Owned, Processes, Sockets};
+use super::sockets::{Owned, Processes, Sockets, hidden};
 use super::spills::Spills;
+use super::supervisor::Supervisor;
 use super::trees::Directories;
 use crate::say;
 
@@ -86,7 +87,7 @@ pub struct Unit {
     processes: Vec<Processes>,
     sockets: Sockets,
     looks: Looks,
-    actives: Actives,
+    pub actives: Actives,
     steering: Steering,
     outs: Outs,
     nr_looks: u64,
@@ -97,6 +98,7 @@ pub struct Unit {
     reloads: VecDeque<usize>,
     reloading: Option<Instant>,
     is_stopping: bool,
+    supervisor: Supervisor,
 }
 
 impl Unit {
@@ -151,6 +153,7 @@ impl Unit {
             reloads: VecDeque::new(),
             reloading: None,
             is_stopping: false,
+            supervisor: Supervisor::default(),
         }
     }
 
@@ -172,6 +175,7 @@ impl Unit {
             }
             return Err(error);
         }
+        self.supervisor.ready(report::summary(&self));
         if let Some(why) = self.actives.why_not() {
             self.note(why.to_owned());
         }
@@ -192,6 +196,8 @@ impl Unit {
             if has_one_ended || self.looked.elapsed() >= PERIOD {
                 self.look();
                 self.act();
+                let summary = report::summary(&self);
+                self.supervisor.follow(!self.reloads.is_empty(), summary);
             }
         }
         drop(self.receiving.take());
@@ -239,13 +245,10 @@ impl Unit {
                 break;
             }
             if began.elapsed() > self.options.start_timeout {
-                bail!(
-                    "copy 0 {} after {} s: give it more with --start-timeout, or see what it waits for",
-                    self.missing_ports(),
-                    self.options.start_timeout.as_secs()
-                );
+                return Err(self.listens_too_late());
             }
         }
+        self.check_is_shared()?;
         std::fs::remove_file(&self.recipe.alone)
             .with_context(|| format!("cannot remove {}", self.recipe.alone.display()))?;
         let addresses = report::addresses(&self.owned);
@@ -255,6 +258,46 @@ impl Unit {
             count(self.copies.len()),
             addresses.join(", ")
         ));
+        Ok(())
+    }
+
+    fn listens_too_late(&self) -> anyhow::Error {
+        let after = self.options.start_timeout.as_secs();
+        if let Some(pid) = hidden(&self.processes[0]).filter(|_| self.owned.is_empty()) {
+            return anyhow!(
+                "after {after} s it is unknown where copy 0 listens: process {pid} of it is another user's, and may not be looked into: \
+                 give the command CAP_SYS_PTRACE, or start the servers as its own user"
+            );
+        }
+        anyhow!(
+            "copy 0 {} after {after} s: give it more with --start-timeout, or see what it waits for",
+            self.missing_ports()
+        )
+    }
+
+    /// Where the first copy has a port for itself no other could bind: it would be started again for ever.
+    fn check_is_shared(&mut self) -> anyhow::Result<()> {
+        if self.copies.len() == 1 {
+            return Ok(());
+        }
+        let why = match &self.recipe.library {
+            Ok(_) => "it does not bind through the C library; use a build that does".to_owned(),
+            Err(obstacle) => obstacle.to_string(),
+        };
+        for socket in &self.owned {
+            if socket.is_shared() == Some(false) {
+                bail!(
+                    "copy 0 listens on {} without SO_REUSEPORT, so no other copy could, and that cannot be set for it: {why}, have the \
+                     server set it itself, or give --copies 1",
+                    socket.listening.address
+                );
+            }
+        }
+        if self.recipe.library.is_err() && self.owned.iter().any(|it| it.is_shared().is_none()) {
+            self.note(format!(
+                "copies share ports only where the server sets SO_REUSEPORT itself: {why}"
+            ));
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::Unit;
 use crate::say;
 use crate::serve::active::Active;
 use crate::serve::chooser::Chooser;
-use crate::serve::copy::Life;
+use crate::serve::copy::{Copy, Life};
 use crate::serve::logs::BYTES_MAX;
 use crate::serve::report;
 
@@ -48,7 +48,7 @@ impl Unit {
 
     pub(super) fn look(&mut self) {
         let seconds = std::mem::replace(&mut self.looked, Instant::now()).elapsed().as_secs_f64();
-        let starts = self.copies.iter().any(|copy| matches!(copy.life, Life::Starting { .. }));
+        let starts = self.copies.iter().any(Copy::may_open_more);
         let mut stay = true;
         self.owned.iter_mut().for_each(|socket| stay &= socket.look());
         let is_due = self.next_find.is_none_or(|next| next <= self.looked);
