@@ -162,6 +162,7 @@ stage:
 	install -m 755 "$(BUILT)/quartier" "$(DESTDIR)$(PREFIX)/bin/quartier"
 	install -m 755 "$(BUILT)/quartierd" "$(DESTDIR)$(PREFIX)/sbin/quartierd"
 	install -m 755 "$(BUILT)/libquartier_preload.so" "$(BUILT)/libquartier_plugin.so" \
+		"$(BUILT)/libquartier_clock.so" \
 		"$(BUILT)/libquartier_reuseport.so" "$(BUILT)/libquartier_sites.so" "$(DESTDIR)$(PREFIX)/lib/quartier/"
 	install -m 644 "$(JAR)" "$(DESTDIR)$(PREFIX)/lib/quartier/quartier-degrade.jar"
 	for section in 1 8; do \

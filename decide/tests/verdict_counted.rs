@@ -168,7 +168,7 @@ fn waiting_for_ones_own_memory_that_is_not_busy_is_no_culprit() {
     let verdict = Verdict::of(&study(FEW, Made { near_s: 1.5, ..FEW }));
     assert!(verdict.culprits.is_empty() && verdict.undetermined.len() == 1, "{verdict:#?}");
     let told = verdict.sentences.last().unwrap();
-    assert!(told.contains("`count` waits longer for memory, that of `slots`"), "{told}");
+    assert!(told.contains("`count` with `slots` takes longer"), "{told}");
     assert!(told.contains("caches hold less"), "{told}");
 }
 

@@ -11,9 +11,10 @@ use crate::Findings;
 /// Programs by the folder below the prefix that they are in, with the section of their pages.
 const PROGRAMS: [(&str, &str, &str); 2] = [("bin", "quartier", "1"), ("sbin", "quartierd", "8")];
 /// What `quartier` looks for in `../lib/quartier`.
-const LIBRARIES: [&str; 5] = [
+const LIBRARIES: [&str; 6] = [
     "libquartier_preload.so",
     "libquartier_plugin.so",
+    "libquartier_clock.so",
     "libquartier_reuseport.so",
     "libquartier_sites.so",
     "quartier-degrade.jar",

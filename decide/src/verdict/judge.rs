@@ -123,10 +123,11 @@ impl Verdict {
                 place.share_percent, place.function
             ),
             Some(place) if study.is_modelled => format!(
-                "Nothing is named: `{}` waits longer for memory{} ({:.0} % of what is lost), but most of that is its own node's, and \
-                 that is not busy: caches hold less of what each unit uses.",
+                "Nothing is named: `{}`{} takes longer for each unit ({:.0} % of what is lost), but neither a line that CPUs take from each \
+                 other all the time nor memory that is far or busy explains it: it executes more, or caches hold less of what each unit \
+                 uses.",
                 place.function,
-                place.object.as_ref().map_or_else(String::new, |object| format!(", that of `{object}`")),
+                place.object.as_ref().map_or_else(String::new, |object| format!(" with `{object}`")),
                 place.share_percent
             ),
             Some(place) => format!(

@@ -9,11 +9,13 @@
 //! stand beside it. What is absent stays absent: no commands is no share of 0 %.
 #![forbid(unsafe_code)]
 
+mod codes;
 pub mod compare;
 mod handovers;
 #[cfg(feature = "render")]
 pub mod html;
 mod lines;
+mod looks;
 pub mod numbers;
 mod recording;
 mod report;
@@ -31,6 +33,10 @@ pub use compare::{
 };
 pub use handovers::{Allocation, Handed, Handovers};
 pub use lines::{CodePlace, ContendedLine, Lines, Naming, Nature, Taker, Word, most_contended};
+pub use looks::{
+    CYCLES_PER_LOOK, Doing, Executed, ExecutedPlace, INSTRUCTIONS_PER_LOOK, Looked, Looks,
+    most_executed,
+};
 pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Places, Recording, RecordingError};
 pub use report::{
     Asked, ClassCommands, Commands, CpuTime, KindCommands, KindCounts, Level, LevelName, Modelled,

@@ -8,6 +8,7 @@ use quartier_memmodel::{Counts, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::lines::Lines;
+use crate::looks::Executed;
 use crate::slices::{SLICES_MAX, Slice};
 use crate::stalls::MemoryStalls;
 use crate::words::{clean, shortened};
@@ -51,7 +52,13 @@ pub struct Recording {
     /// And where CPUs waited for memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<MemoryStalls>,
-    /// Both while the program had several threads; times between with one are left out.
+    /// Who takes lines from other CPUs, by place alone, however seldom each line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<MemoryStalls>,
+    /// And which code is executed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed: Option<Executed>,
+    /// All of these while the program had several threads; times between with one are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<Places>,
     /// How much work was done, by what was printed; absent: nobody said.
@@ -69,6 +76,12 @@ pub struct Places {
     pub lines: Lines,
     /// What they waited for.
     pub stalls: MemoryStalls,
+    /// Who takes lines from other CPUs, by place alone; absent: not known, in old recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<MemoryStalls>,
+    /// Which code is executed; absent: not known, in old recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed: Option<Executed>,
 }
 
 /// How large the guest was.

@@ -2,12 +2,13 @@
 //! CPU had are [`Lines`](crate::Lines), and none of these.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::codes::Codes;
 use crate::handovers::Allocation;
-use crate::lines::{CodePlace, Naming, callers, object};
+use crate::lines::{CodePlace, Naming, object};
 
 /// What one instruction waited for, of one region of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +44,7 @@ pub struct Stalls {
     pub total: u64,
     /// What these have stalled its CPUs for, in thousandths of a cycle. Modelled.
     pub modelled_stall_millicycles: u64,
-    /// Of which instructions are known that waited more than once, those that waited longest first.
+    /// By which instructions, those that waited longest first.
     pub most: Vec<Stalled>,
 }
 
@@ -126,29 +127,41 @@ impl StalledPlace {
 #[must_use]
 pub fn most_stalled(stalls: &Stalls, nr_max: usize, names: &mut dyn Naming) -> MemoryStalls {
     // Near and far: how often, and thousandths of a cycle.
-    let mut places: BTreeMap<_, [(u64, u64); 2]> = BTreeMap::new();
+    let mut codes = Codes::new(names);
+    let mut places: HashMap<_, [(u64, u64); 2]> = HashMap::new();
     for stalled in &stalls.most {
-        let code = names.code(stalled.process, stalled.instruction);
-        let (function, module) = code.map(|code| (code.function, code.module)).unzip();
-        let object = object(stalled.process, stalled.address, stalled.allocated.as_ref(), names);
-        let callers = callers(stalled.by_process, &stalled.callers, names);
-        let waited = places.entry((function, module, object, callers)).or_default();
+        let code = codes.number(stalled.process, stalled.instruction);
+        let callers = codes.callers(stalled.by_process, &stalled.callers);
+        let allocated = stalled.allocated.as_ref();
+        let object = object(stalled.process, stalled.address, allocated, codes.names());
+        let waited = places.entry((code, object, callers)).or_default();
         let (asked, millicycles) = &mut waited[usize::from(stalled.is_remote)];
         *asked += stalled.count;
         *millicycles += stalled.modelled_stall_millicycles;
     }
-    let place = |((function, module, object, callers), waited): (_, [(u64, u64); 2])| {
+    let mut most: Vec<_> = places.into_iter().collect();
+    // Of two that cost the same the first that has a number, in every run.
+    let cost = |[near, far]: &[(u64, u64); 2]| near.1 + far.1;
+    most.sort_by(|(a, waited), (b, waited_b)| {
+        cost(waited_b).cmp(&cost(waited)).then_with(|| a.cmp(b))
+    });
+    most.truncate(nr_max);
+    let place = |((code, object, callers), waited): (_, [(u64, u64); 2])| {
+        let (function, module) = codes.told(code);
+        let callers: Vec<u32> = callers;
+        let callers = codes.all_told(&callers);
         let [near, far] = waited.map(|(asked, millicycles)| Waited {
             asked,
             modelled_stall_cycles: millicycles / 1000,
         });
         StalledPlace { function, module, object, callers, near, far }
     };
-    let mut most: Vec<_> = places.into_iter().map(place).collect();
-    most.sort_by_key(|place| Reverse(place.modelled_stall_cycles()));
-    most.truncate(nr_max);
     let modelled_stall_cycles = stalls.modelled_stall_millicycles / 1000;
-    MemoryStalls { asked: stalls.total, modelled_stall_cycles, most }
+    MemoryStalls {
+        asked: stalls.total,
+        modelled_stall_cycles,
+        most: most.into_iter().map(place).collect(),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use quartier_memmodel::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use crate::handovers::Handovers;
+use crate::looks::Looks;
 use crate::recording::{CountMode, FORMAT, Machine, Mark, Recording};
 use crate::slices::Slice;
 use crate::stalls::Stalls;
@@ -51,6 +52,12 @@ pub struct Noted {
     pub handovers: Handovers,
     /// What they waited for of memory.
     pub stalls: Stalls,
+    /// What they waited for of each other, as for memory: whoever takes many lines, each of them seldom, is known by this alone.
+    #[serde(default)]
+    pub moves: Stalls,
+    /// Which code they executed.
+    #[serde(default)]
+    pub looks: Looks,
 }
 
 /// What was noted, by whether the program had several threads.
@@ -73,6 +80,8 @@ impl NotedByPhase {
         let mut whole = self.serial.clone();
         whole.handovers.add(self.parallel.handovers.clone());
         whole.stalls.add(self.parallel.stalls.clone());
+        whole.moves.add(self.parallel.moves.clone());
+        whole.looks.add(self.parallel.looks.clone());
         whole
     }
 }
@@ -174,6 +183,8 @@ impl Taken {
             slices,
             lines: None,
             stalls: None,
+            moves: None,
+            executed: None,
             parallel: None,
             units: None,
             notes,

@@ -56,6 +56,8 @@ fn recording(marks: Vec<Mark>) -> Recording {
         slices: Vec::new(),
         lines: None,
         stalls: None,
+        moves: None,
+        executed: None,
         parallel: None,
         units: None,
         notes: vec!["A note.".to_owned()],

@@ -34,8 +34,8 @@ pub use cache::{Cache, CacheLock};
 pub use error::{Error, Result, STATUS_LAB_FAILED, STATUS_REFUSED, STATUS_TIMED_OUT};
 pub use frame::Exit;
 pub use guest::{
-    Captured, HANG_LIMIT, Input, Instrument, Report, Request, Spaces, Streams, capture, prepare,
-    resolve_program, run,
+    Captured, HANG_LIMIT, Input, Instrument, Report, Request, SLOW_TIME_MAX, SlowTime, Spaces,
+    Streams, capture, prepare, resolve_program, run,
 };
 pub use kernel::{Kernel, KernelSpec, Provenance, SuiteReleases, available};
 pub use qemu::Qemu;

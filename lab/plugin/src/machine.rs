@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use quartier_count::{
-    Allocation, Ending, FORMAT, Mark, Moment, Noted, NotedByPhase, Slices, Taken, instructions,
+    Allocation, Doing, Ending, FORMAT, Mark, Moment, Noted, NotedByPhase, Slices, Taken,
+    instructions,
 };
 use quartier_marker::{Facts, WORDS};
 use quartier_memmodel::{Access, Layout, Owner, System, Walk};
@@ -18,6 +19,7 @@ use crate::check;
 use crate::code::{Code, Places};
 use crate::ffi::{Cpus, Ram, Register, Registers, Scores};
 use crate::handovers::{Taking, Takings};
+use crate::looks::{Looking, Lookings, Until};
 use crate::report;
 use crate::stalls::{Stalling, Stallings};
 use crate::steps::Steps;
@@ -33,8 +35,10 @@ const SLICE_INSTRUCTIONS: u64 = 1 << 20;
 /// Whether a slice is due is looked at once in so many blocks of a CPU.
 const BLOCKS_PER_LOOK: u32 = 1 << 14;
 
-/// Of what CPUs took from each other, and of what they waited for, so many places are told.
+/// Of lines that CPUs took from each other so many are told, by place,
 const PLACES_MAX: usize = 1 << 14;
+/// and of what they waited for and executed so many: of a program with many paths each is seldom taken, and together they are most of it.
+const RARE_MAX: usize = 1 << 17;
 
 /// No cache has shorter lines, bytes.
 const LINE_MIN: usize = 16;
@@ -107,10 +111,24 @@ pub struct Cpu {
     runs: Runs,
     /// And who called whom in it.
     pub calls: Calls,
+    /// When it is looked at.
+    until: Until,
 }
 
-/// What a CPU took from others and what it waited for: first while the program has one thread, then while it has several.
-type Seen = [(Takings, Stallings); 2];
+/// What was seen of a CPU: first while the program has one thread, then while it has several.
+type Seen = [SeenInPhase; 2];
+
+#[derive(Debug, Default)]
+struct SeenInPhase {
+    /// What it took from others,
+    takings: Takings,
+    /// and the same by place alone.
+    moves: Stallings,
+    /// What it waited for.
+    stallings: Stallings,
+    /// What it executed.
+    lookings: Lookings,
+}
 
 /// Whose task a CPU runs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -195,6 +213,7 @@ impl Machine {
             turns: check::Turns::default(),
             runs: Runs::default(),
             calls: Calls::default(),
+            until: Until::default(),
         })
     }
 
@@ -315,8 +334,9 @@ impl Machine {
         stalled_millicycles: u64,
     ) {
         let (handover, asked) = (cpu.model.take_handover(), cpu.model.take_asked());
+        let stall = cpu.model.modelled_stall_millicycles().saturating_sub(stalled_millicycles);
         if handover.is_none() && asked.is_none() {
-            return;
+            return self.look_at_stall((index, cpu), code, stall);
         }
         let Runs { process, thread, is_measured, .. } = cpu.runs;
         if let Some(steps) = self.steps.as_ref().filter(|_| is_measured && handover.is_some()) {
@@ -328,29 +348,67 @@ impl Machine {
         // Before the lock: whoever writes the result takes them in this order too.
         let site = if is_measured { self.site((process, cpu.root), address) } else { 0 };
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_parallel = self.is_parallel.load(Ordering::Relaxed);
-        let (takings, stallings) = &mut seen[usize::from(is_parallel)];
+        let seen = &mut seen[self.phase_of_program()];
         if !is_measured {
             if handover.is_some() {
-                takings.note_others();
+                seen.takings.note_others();
             }
             return;
         }
         let instruction = cpu.places.known(code).unwrap_or(0);
-        let stall = cpu.model.modelled_stall_millicycles().saturating_sub(stalled_millicycles);
         let callers = cpu.calls.callers(code.vaddr() >> 63 != 0);
+        let is_remote = asked.is_some_and(|node| node != cpu.model.node());
+        let stalling =
+            Stalling { process, by_process, address, site, instruction, is_remote, callers };
         if handover.is_some() {
-            takings.note(
-                Taking { process, by_process, thread, address, site, instruction, access, callers },
-                stall,
-            );
-        } else if let Some(node) = asked {
-            let is_remote = node != cpu.model.node();
-            stallings.note(
-                Stalling { process, by_process, address, site, instruction, is_remote, callers },
-                stall,
-            );
+            let taking =
+                Taking { process, by_process, thread, address, site, instruction, access, callers };
+            seen.takings.note(taking, stall);
+            seen.moves.note(Stalling { is_remote: false, ..stalling }, stall);
+        } else {
+            seen.stallings.note(stalling, stall);
         }
+    }
+
+    /// CPU `index` executes the block `code`, whose instructions took so long to fetch.
+    pub fn look_at_block(
+        &self,
+        (index, cpu): (usize, &mut Cpu),
+        code: &Code,
+        stall_millicycles: u64,
+    ) {
+        if !cpu.runs.is_measured || self.seen.is_empty() {
+            return;
+        }
+        let due = cpu.until.executes(u64::from(code.nr_instructions()));
+        self.look((index, cpu), code, Doing::Executes, due);
+        self.look_at_stall((index, cpu), code, stall_millicycles);
+    }
+
+    /// CPU `index` has stalled in `code`, for what is near.
+    fn look_at_stall(&self, (index, cpu): (usize, &mut Cpu), code: &Code, millicycles: u64) {
+        if cpu.runs.is_measured {
+            let due = cpu.until.stalls(millicycles);
+            self.look((index, cpu), code, Doing::Stalls, due);
+        }
+    }
+
+    fn look(&self, (index, cpu): (usize, &mut Cpu), code: &Code, doing: Doing, due: u64) {
+        let Some(seen) = self.seen.get(index).filter(|_| due > 0) else { return };
+        let by_process = cpu.runs.process;
+        let is_kernels = code.vaddr() >> 63 != 0;
+        let process = if is_kernels { 0 } else { by_process };
+        let instruction = cpu.places.known(code).unwrap_or(0);
+        let callers = cpu.calls.callers(is_kernels);
+        let looking = Looking { doing, process, by_process, instruction, callers };
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = &mut seen[self.phase_of_program()];
+        seen.lookings.note(looking, due);
+    }
+
+    /// Of [`Seen`].
+    fn phase_of_program(&self) -> usize {
+        usize::from(self.is_parallel.load(Ordering::Relaxed))
     }
 
     /// Which call gave the memory at an address of a process's.
@@ -381,12 +439,16 @@ impl Machine {
             let mut noted = Noted::default();
             for (cpu, seen) in self.seen.iter().enumerate() {
                 let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                let (takings, stallings) = &seen[phase];
-                noted.handovers.add(takings.handovers(cpu as u16, &allocations));
-                noted.stalls.add(stallings.stalls(&allocations));
+                let seen = &seen[phase];
+                noted.handovers.add(seen.takings.handovers(cpu as u16, &allocations));
+                noted.moves.add(seen.moves.stalls(&allocations));
+                noted.stalls.add(seen.stallings.stalls(&allocations));
+                noted.looks.add(seen.lookings.looks());
             }
             noted.handovers.keep_most(PLACES_MAX);
-            noted.stalls.keep_most(PLACES_MAX);
+            noted.moves.keep_most(RARE_MAX);
+            noted.stalls.keep_most(RARE_MAX);
+            noted.looks.keep_most(RARE_MAX);
             noted
         });
         NotedByPhase { serial, parallel, nr_allocations: allocations.nr_told }

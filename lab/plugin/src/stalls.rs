@@ -1,13 +1,15 @@
 //! Which instructions wait for memory, of which node, and for what lies there.
 
+use std::hash::{Hash, Hasher};
+
 use quartier_count::{Stalled, Stalls};
 
 use crate::allocations::{Allocations, Site};
 use crate::calls::{self, Callers};
-use crate::heavy::{Entry, Heavy, Key};
+use crate::tally::Tally;
 
-/// What one instruction uses within so many bytes counts as one: data that is worth a name is larger, and of a table of this
-/// many regions all fit into the entries.
+/// What one instruction uses within so many bytes counts as one: data that is worth a name is larger, and of a large table all
+/// regions fit into the entries.
 const REGION_SHIFT: u32 = 16;
 
 /// What waits.
@@ -36,32 +38,33 @@ impl Stalling {
     }
 }
 
-impl Key for Stalling {
-    fn is_same(&self, other: &Self) -> bool {
+impl PartialEq for Stalling {
+    fn eq(&self, other: &Self) -> bool {
         self.whose() == other.whose()
     }
+}
 
-    fn number(&self) -> u64 {
-        let (process, by_process, region, instruction, is_remote, callers) = self.whose();
-        let processes = u64::from(process) << 20 ^ u64::from(by_process) << 24;
-        let own = instruction ^ processes ^ u64::from(is_remote);
-        region.rotate_left(23) ^ own ^ calls::number(&callers)
+impl Eq for Stalling {}
+
+impl Hash for Stalling {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.whose().hash(state);
     }
 }
 
 /// What a CPU waited for.
 #[derive(Debug, Default)]
-pub struct Stallings(Heavy<Stalling>);
+pub struct Stallings(Tally<Stalling>);
 
 impl Stallings {
     /// Notes one of the program's, which stalled the CPU for so long.
     pub fn note(&mut self, stalling: Stalling, stall_millicycles: u64) {
-        self.0.note(stalling, stall_millicycles);
+        self.0.note(stalling, 1, stall_millicycles);
     }
 
-    /// All of it, and of what came more than once by which instruction.
+    /// All of it, and by which instruction.
     pub fn stalls(&self, allocations: &Allocations) -> Stalls {
-        let stalled = |&Entry { key, count, stall_millicycles }: &Entry<Stalling>| Stalled {
+        let stalled = self.0.all().map(|(key, entry)| Stalled {
             process: (key.process != 0).then_some(key.process),
             address: key.address,
             allocated: allocations.site(key.site).cloned(),
@@ -69,13 +72,13 @@ impl Stallings {
             by_process: key.by_process,
             is_remote: key.is_remote,
             callers: calls::told(&key.callers),
-            count,
-            modelled_stall_millicycles: stall_millicycles,
-        };
+            count: entry.count,
+            modelled_stall_millicycles: entry.stall_millicycles,
+        });
         Stalls {
             total: self.0.total,
             modelled_stall_millicycles: self.0.stall_millicycles,
-            most: self.0.often().map(stalled).collect(),
+            most: stalled.collect(),
         }
     }
 }

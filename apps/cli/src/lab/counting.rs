@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use quartier_count::{
     Allocation, Circumstances, CodePlace, CountMode, Machine, Moment, Naming, Noted, Phase, Places,
-    Recording, Taken, most_contended, most_stalled,
+    Recording, Taken, most_contended, most_executed, most_stalled,
 };
 use quartier_lab::{Exit, Instrument, Report, Request, Spaces};
 use quartier_memmodel::geometry::{Geometry, Preset, Topology};
@@ -197,6 +197,11 @@ impl Counting {
     ) -> anyhow::Result<(Recording, Report)> {
         let folder = tempfile::tempdir().context("cannot make a folder for what is counted")?;
         let out = folder.path().join("counted.json");
+        if self.is_repeatable && request.slow_time.is_some() {
+            bail!(
+                "--repeatable has a time of its own, that of instructions: leave --slow-time out"
+            );
+        }
         self.prepare(&mut request, &out)?;
         let report = run(&request)?;
         let counted = std::fs::read(&out).map_err(|_| nothing_counted(&report, folder.path()))?;
@@ -215,8 +220,9 @@ impl Counting {
                 recording.notes.push(NOTHING_TOLD.to_owned());
             }
             let mut names = Named::of(&report.spaces);
-            let Places { lines, stalls } = self.places(&noted.whole(), &mut names);
-            (recording.lines, recording.stalls) = (Some(lines), Some(stalls));
+            let whole = self.places(&noted.whole(), &mut names);
+            (recording.lines, recording.stalls) = (Some(whole.lines), Some(whole.stalls));
+            (recording.moves, recording.executed) = (whole.moves, whole.executed);
             recording.parallel = Some(self.places(&noted.parallel, &mut names));
         }
         if self.is_repeatable {
@@ -239,6 +245,9 @@ impl Counting {
                 request.slow_clocks
             ));
         }
+        if let Some(slow) = &request.slow_time {
+            recording.notes.push(format!("Time passed {} times slower in the guest.", slow.times));
+        }
         Ok((recording, report))
     }
 
@@ -248,6 +257,8 @@ impl Counting {
         Places {
             lines: most_contended(&noted.handovers, line_bytes, LINES_MAX, names),
             stalls: most_stalled(&noted.stalls, PLACES_MAX, names),
+            moves: Some(most_stalled(&noted.moves, PLACES_MAX, names)),
+            executed: Some(most_executed(&noted.looks, PLACES_MAX, names)),
         }
     }
 
@@ -324,8 +335,8 @@ fn preload(environment: &mut Vec<(OsString, OsString)>, library: &Path) {
 
 /// Of lines that CPUs take from each other so many are named,
 const LINES_MAX: usize = 64;
-/// and of places where they wait for memory, which differ by who called.
-const PLACES_MAX: usize = 256;
+/// and of places where they wait for memory or execute code, which differ by who called.
+const PLACES_MAX: usize = 2048;
 
 /// What names the addresses of a guest, whose programs are this machine's.
 struct Named {

@@ -10,9 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use quartier_lab::{
-    Cache, CpusPerNode, Distances, Input, KernelSpec, Memory, Request, Streams, Topology, prepare,
-    resolve_program,
+    Cache, CpusPerNode, Distances, Input, KernelSpec, Memory, Request, SLOW_TIME_MAX, SlowTime,
+    Streams, Topology, prepare, resolve_program,
 };
+
+use crate::installed;
+use crate::numbers::number;
 
 /// What guest to boot, and how.
 #[derive(Debug, clap::Args)]
@@ -70,6 +73,13 @@ pub struct GuestArgs {
         allow_negative_numbers = true
     )]
     pub slow_clocks: SlowClocks,
+    /// Let time itself pass N times slower in the guest: what ticks and times out there comes as much more seldom
+    ///
+    /// At this machine's clock the kernel's ticks take a large part of what is counted, as they come a hundred times as often for each
+    /// unit of work as on a machine [default of `lab scale`: 20].
+    #[arg(long, value_name = "N", conflicts_with = "kvm", allow_negative_numbers = true,
+          value_parser = number(1..=SLOW_TIME_MAX))]
+    slow_time: Option<u32>,
     /// End the run after this many seconds
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
@@ -134,6 +144,7 @@ impl GuestArgs {
         }
         request.as_root = self.root;
         request.slow_clocks = slow_clocks;
+        request.slow_time = self.slow_time_or(1)?;
         request.kernel_args.clone_from(&self.kernel_arg);
         request.kvm = self.kvm;
         request.five_levels = self.five_levels;
@@ -141,6 +152,13 @@ impl GuestArgs {
         request.hang_limit = Duration::from_secs(self.hang_timeout);
         request.handle_signals = true;
         Ok(request)
+    }
+
+    /// How much slower time passes, if at all, and as much as this where nobody says.
+    pub fn slow_time_or(&self, otherwise: u32) -> anyhow::Result<Option<SlowTime>> {
+        let times = self.slow_time.unwrap_or(otherwise);
+        let library = || installed::library("libquartier_clock.so", "the slow clock");
+        (times > 1).then(|| Ok(SlowTime { times, library: library()? })).transpose()
     }
 
     /// The machine.

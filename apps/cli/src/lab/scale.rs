@@ -89,6 +89,9 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// How much slower time passes in guests: of what CPUs take from each other ticks had two thirds otherwise.
+const SLOW_TIME: u32 = 20;
+
 /// All that runs need.
 struct Prepared {
     counting: Counting,
@@ -157,10 +160,12 @@ impl Args {
         };
         let without = counting(self.load.clone())?.once_ready(self.ready.clone());
         let Some(program) = self.program else {
-            let request = self.guest.request(&self.command)?;
+            let mut request = self.guest.request(&self.command)?;
+            request.slow_time = self.guest.slow_time_or(SLOW_TIME)?;
             return Ok(Prepared { counting: without, request, _program: None });
         };
         let mut request = self.guest.request(&["sh".into()])?;
+        request.slow_time = self.guest.slow_time_or(SLOW_TIME)?;
         progress(&format!("{} is prepared, and tried once", program.word()));
         let program = InGuests::new(program)?;
         (request.command, request.beside) = (program.command(), program.beside());

@@ -1,10 +1,10 @@
 //! A run that was counted in a guest, as one of a study: its time is modelled, and charged to the lines of memory that CPUs
-//! took from each other, by who took them, and to who waited for memory, and for what; what is left to instructions, to other stalls,
-//! and to CPUs without enough to do.
+//! took from each other, by who took them, to who waited for memory, and for what, and to the code that executed instructions or
+//! stalled otherwise; what is left to CPUs without enough to do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use quartier_count::{CodePlace, ContendedLine, Nature, Report, StalledPlace};
+use quartier_count::{CodePlace, ContendedLine, ExecutedPlace, Nature, Report, StalledPlace};
 use quartier_decide::verdict::{Cost, Counted, Memory, Profile, Run, Sharing, Spent, Study};
 use quartier_memmodel::geometry::Geometry;
 use quartier_model::{Frame, KERNEL_MODULE, Recording};
@@ -27,9 +27,12 @@ pub fn add(study: &mut Study, at: usize, report: &Report, units: f64) {
     for place in report.stalls.iter().flat_map(|stalls| &stalls.most) {
         charged.stalled(place, &report.geometry);
     }
+    charged.moved(report);
     let of_places_s: f64 = charged.costs.iter().map(|cost| cost.ran_s).sum();
-    charged.spent(Spent::Instructions, counted.instructions_s, 0.0);
-    charged.spent(Spent::Stalls, (counted.stalls_s - of_places_s).max(0.0), 0.0);
+    let rest_s = (counted.stalls_s - of_places_s).max(0.0);
+    let (instructions_s, stalls_s) = charged.executed(report, counted.instructions_s, rest_s);
+    charged.spent(Spent::Instructions, counted.instructions_s - instructions_s, 0.0);
+    charged.spent(Spent::Stalls, rest_s - stalls_s, 0.0);
     charged.spent(Spent::Nothing, 0.0, idle_s);
     let profile = Profile { ran_s, idle_s, costs: charged.costs, ..Profile::default() };
     let profile = study.adopt(profile, &charged.names);
@@ -100,6 +103,9 @@ fn busy_percent(report: &Report, nr_commands: u64, bytes_per_cycle: f64) -> f64 
     100.0 * bytes / (cycles * bytes_per_cycle.max(f64::MIN_POSITIVE))
 }
 
+/// A function, its file, and who called it.
+type Whose<'a> = (&'a Option<String>, &'a Option<String>, &'a [CodePlace]);
+
 /// Costs, with their names.
 #[derive(Default)]
 struct Charged {
@@ -135,6 +141,47 @@ impl Charged {
                 self.costs.push(Cost { stack, object, memory, ran_s, ..Cost::default() });
             }
         }
+    }
+
+    /// Who takes lines that are none of those that are taken most, each of them seldom.
+    fn moved(&mut self, report: &Report) {
+        let mut charged: BTreeMap<Whose<'_>, u64> = BTreeMap::new();
+        let words = report.lines.iter().flat_map(|lines| &lines.most).flat_map(|line| &line.words);
+        for taker in words.flat_map(|word| &word.takers) {
+            let whose = (&taker.function, &taker.module, &taker.callers[..]);
+            *charged.entry(whose).or_default() += taker.modelled_stall_cycles;
+        }
+        for place in report.moves.iter().flat_map(|moves| &moves.most) {
+            let whose = (&place.function, &place.module, &place.callers[..]);
+            let known = charged.entry(whose).or_default();
+            let of_lines = place.modelled_stall_cycles().min(*known);
+            *known -= of_lines;
+            let cycles = (place.modelled_stall_cycles() - of_lines) as f64;
+            if cycles > 0.0 {
+                let stack = self.stack(&place.callers, (&place.function, &place.module));
+                let object = place.object.as_ref().map(|object| self.object(object));
+                let ran_s = seconds(cycles, &report.geometry);
+                self.costs.push(Cost { stack, object, ran_s, ..Cost::default() });
+            }
+        }
+    }
+
+    /// Which code executed the instructions and had the stalls that no other place explains: how much of each has a place now, seconds.
+    fn executed(&mut self, report: &Report, instructions_s: f64, stalls_s: f64) -> (f64, f64) {
+        let places = || report.executed.iter().flat_map(|executed| &executed.most);
+        let stalled =
+            |place: &ExecutedPlace| seconds(place.modelled_stall_cycles as f64, &report.geometry);
+        // Looks are a sample: they may find a little more than there was.
+        let found: u64 = places().map(|place| place.instructions).sum();
+        let found_s: f64 = places().map(stalled).sum();
+        let each_s = instructions_s / found.max(report.instructions).max(1) as f64;
+        let part = if found_s > stalls_s { stalls_s / found_s } else { 1.0 };
+        for place in places() {
+            let stack = self.stack(&place.callers, (&place.function, &place.module));
+            let ran_s = each_s * place.instructions as f64 + part * stalled(place);
+            self.costs.push(Cost { stack, ran_s, ..Cost::default() });
+        }
+        (each_s * found as f64, part * found_s)
     }
 
     fn spent(&mut self, spent: Spent, ran_s: f64, idle_s: f64) {
@@ -175,7 +222,7 @@ impl Charged {
 mod tests {
     use super::*;
     use quartier_count::{
-        CountMode, CpuTime, FORMAT, Lines, Machine, Mark, MemoryStalls, Moment, Phase,
+        CountMode, CpuTime, Executed, FORMAT, Lines, Machine, Mark, MemoryStalls, Moment, Phase,
         Recording as Counting, Taker, Waited, Word,
     };
     use quartier_decide::verdict::Point;
@@ -200,6 +247,8 @@ mod tests {
             slices: Vec::new(),
             lines: None,
             stalls: None,
+            moves: None,
+            executed: None,
             parallel: None,
             units: None,
             notes: Vec::new(),
@@ -332,6 +381,72 @@ mod tests {
         assert_eq!(of_memory, expected);
         let left = costs.iter().find(|cost| cost.spent == Some(Spent::Stalls)).unwrap();
         assert_eq!(cycles(left), 900_000 - 80_000 - 600_000);
+    }
+
+    #[test]
+    fn who_takes_many_lines_each_of_them_seldom_is_charged_beside_those_that_are_taken_often() {
+        let mut report = report();
+        let place = |function: &str, cycles| StalledPlace {
+            function: Some(function.to_owned()),
+            module: Some("a".to_owned()),
+            object: None,
+            callers: Vec::new(),
+            near: Waited { asked: 9, modelled_stall_cycles: cycles },
+            far: Waited::default(),
+        };
+        // Of what `add` takes, 50,000 are its line's.
+        let most = vec![place("add", 60_000), place("sort", 70_000)];
+        report.moves = Some(MemoryStalls { asked: 30, modelled_stall_cycles: 160_000, most });
+        let study = study(&report);
+        let cycles = |seconds: f64| {
+            (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
+        };
+        let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
+        let of = |function: &str| -> Vec<_> {
+            let own = costs.iter().filter(|cost| {
+                study.stack(cost).next_back().is_some_and(|frame| frame.function == function)
+            });
+            own.map(|cost| (cycles(cost.ran_s), cost.sharing)).collect()
+        };
+        assert_eq!(of("add"), [(50_000, Some(Sharing::Word)), (10_000, None)]);
+        assert_eq!(of("sort"), [(70_000, None)]);
+        assert_eq!(of(Spent::Stalls.name()), [(500_000 - 80_000 - 80_000, None)]);
+    }
+
+    #[test]
+    fn code_is_charged_with_the_instructions_and_the_stalls_that_it_was_found_with() {
+        let mut report = report();
+        report.instructions = 1_000;
+        let place = |function: &str, instructions, modelled_stall_cycles| ExecutedPlace {
+            function: Some(function.to_owned()),
+            module: Some("a".to_owned()),
+            callers: vec![CodePlace { function: "main".to_owned(), module: "a".to_owned() }],
+            instructions,
+            modelled_stall_cycles,
+        };
+        let most = vec![place("parse", 600, 20_000), place("print", 300, 0)];
+        report.executed = Some(Executed { looks: 4, most: most.clone() });
+        let charged = |report: &Report| -> Vec<u64> {
+            let study = study(report);
+            let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
+            let of = |function: &str| -> f64 {
+                let own = costs.iter().filter(|cost| {
+                    study.stack(cost).next_back().is_some_and(|frame| frame.function == function)
+                });
+                own.map(|cost| cost.ran_s).sum()
+            };
+            let names = ["parse", "print", Spent::Instructions.name(), Spent::Stalls.name()];
+            let seconds = names.map(of);
+            let mhz = f64::from(report.geometry.cost.frequency_mhz);
+            seconds.iter().map(|seconds| (seconds * mhz * 1e6).round() as u64).collect()
+        };
+        // A million cycles are instructions, and 420,000 stalls that no line explains.
+        assert_eq!(charged(&report), [620_000, 300_000, 100_000, 400_000]);
+        // Looks are a sample, and may find more than there was.
+        report.instructions = 800;
+        let most = vec![ExecutedPlace { modelled_stall_cycles: 840_000, ..most[0].clone() }];
+        report.executed = Some(Executed { looks: 4, most });
+        assert_eq!(charged(&report), [750_000 + 420_000, 0, 250_000, 0]);
     }
 
     #[test]

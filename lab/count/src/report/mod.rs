@@ -13,7 +13,10 @@ pub use modelled::{CpuTime, Modelled};
 pub use tally::{Asked, ClassCommands, Commands, KindCommands, KindCounts, PairCommands, Tally};
 
 use crate::lines::Lines;
-use crate::recording::{CountMode, FORMAT, Machine, Mark, Moment, Recording, RecordingError};
+use crate::looks::Executed;
+use crate::recording::{
+    CountMode, FORMAT, Machine, Mark, Moment, Places, Recording, RecordingError,
+};
 use crate::slices::Slice;
 use crate::stalls::MemoryStalls;
 
@@ -75,6 +78,12 @@ pub struct Report {
     /// Where CPUs waited for memory in that part, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<MemoryStalls>,
+    /// Who takes lines from other CPUs in that part, by place alone, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<MemoryStalls>,
+    /// Which code is executed in that part, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed: Option<Executed>,
     /// Commands for each unit of work that was done; absent: nobody said how much that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_unit: Option<PerUnit>,
@@ -181,7 +190,7 @@ impl Report {
         let counted = to.snapshot.since(&from.snapshot).ok_or(ReportError::Backwards)?;
         let instructions =
             to.instructions.checked_sub(from.instructions).ok_or(ReportError::Backwards)?;
-        let (lines, stalls) = places(recording, phase, &mut notes);
+        let Found { lines, stalls, moves, executed } = found(recording, phase, &mut notes);
         let moments = recording
             .marks
             .iter()
@@ -205,6 +214,8 @@ impl Report {
             slices: recording.slices.clone(),
             lines,
             stalls,
+            moves,
+            executed,
             per_unit: None,
             notes,
             geometry: counted.geometry,
@@ -255,15 +266,26 @@ fn mode(of_run: CountMode, counted: &Snapshot) -> CountMode {
     CountMode::Sampled { one_in, error_percent }
 }
 
-/// What CPUs took and waited for in a phase.
-fn places(
-    recording: &Recording,
-    phase: Phase,
-    notes: &mut Vec<String>,
-) -> (Option<Lines>, Option<MemoryStalls>) {
+/// Where CPUs lost time in a phase, as far as it is known.
+#[derive(Default)]
+struct Found {
+    lines: Option<Lines>,
+    stalls: Option<MemoryStalls>,
+    moves: Option<MemoryStalls>,
+    executed: Option<Executed>,
+}
+
+fn found(recording: &Recording, phase: Phase, notes: &mut Vec<String>) -> Found {
     match (phase, recording.parallel.clone()) {
-        (Phase::Whole | Phase::Load, _) => (recording.lines.clone(), recording.stalls.clone()),
-        (Phase::Parallel, Some(places)) => (Some(places.lines), Some(places.stalls)),
+        (Phase::Whole | Phase::Load, _) => Found {
+            lines: recording.lines.clone(),
+            stalls: recording.stalls.clone(),
+            moves: recording.moves.clone(),
+            executed: recording.executed.clone(),
+        },
+        (Phase::Parallel, Some(Places { lines, stalls, moves, executed })) => {
+            Found { lines: Some(lines), stalls: Some(stalls), moves, executed }
+        }
         (Phase::Parallel, None) => {
             if recording.lines.is_some() {
                 notes.push(
@@ -272,7 +294,7 @@ fn places(
                         .to_owned(),
                 );
             }
-            (None, None)
+            Found::default()
         }
     }
 }

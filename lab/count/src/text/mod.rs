@@ -1,6 +1,7 @@
 //! Reports for a terminal of 100 columns. What is left out stands in the JSON.
 
 mod compare;
+mod executed;
 mod lines;
 mod stalls;
 mod table;
@@ -48,6 +49,9 @@ pub fn report(report: &Report) -> String {
     }
     if let Some(found) = &report.stalls {
         stalls::stalls(&mut out, found, report.phase);
+    }
+    if let Some(found) = &report.executed {
+        executed::executed(&mut out, found, report.phase);
     }
     tail(&mut out, report);
     out

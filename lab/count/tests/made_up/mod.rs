@@ -218,6 +218,8 @@ impl MadeUp {
             slices: self.slices(),
             lines: None,
             stalls: None,
+            moves: None,
+            executed: None,
             parallel: None,
             units: None,
             notes: Vec::new(),

@@ -13,10 +13,10 @@ use rustix::fs::MemfdFlags;
 
 use serde_json::json;
 
-use super::Request;
 use super::console::Tail;
 use super::qmp::{Qmp, StateAt};
 use super::snapshot::{Key, Snapshot, Snapshots};
+use super::{Request, SlowTime};
 use crate::agent::PORT;
 use crate::error::{Context, Error, Result};
 
@@ -73,7 +73,9 @@ impl Origin {
     /// # Errors
     /// When what it boots is not there.
     pub fn of(request: &Request, initramfs: &[u8], shares: &[Share<'_>]) -> Result<Option<Self>> {
-        let may = !request.kvm && !request.is_repeatable() && request.qemu.is_new();
+        // How fast a clock goes is found out while a guest boots.
+        let has_own_time = request.kvm || request.is_repeatable() || request.slow_time.is_some();
+        let may = !has_own_time && request.qemu.is_new();
         let Some(folder) = request.snapshots.as_deref().filter(|_| may) else { return Ok(None) };
         let args = machine_args(request, Some(nr_places(shares)));
         let machine: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
@@ -139,6 +141,9 @@ impl Processes {
         let mut command = tethered(request, request.qemu.program.as_os_str());
         command.args(machine_args(request, origin.map(|_| nr_places(shares))));
         command.args(run_args(request, shares, origin)).envs(request.qemu.environment());
+        if let Some(SlowTime { times, library }) = &request.slow_time {
+            command.env("LD_PRELOAD", library).env("QUARTIER_CLOCK_SLOWER", times.to_string());
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
             .fd_mappings(mappings)

@@ -73,6 +73,9 @@ pub struct Request {
     pub ready: Option<OsString>,
     /// How many times as long what acts by the clock waits: the kernel's NUMA balancing, `khugepaged`.
     pub slow_clocks: u32,
+    /// How many times slower time passes in the guest, and the library that does it; ticks and timeouts come as much more seldom. None: as on
+    /// this machine. An emulated guest alone has it.
+    pub slow_time: Option<SlowTime>,
     /// Files and folders that a repeatable run needs besides what the command's words name.
     pub files: Vec<PathBuf>,
     /// What counts the command's accesses, if anything does.
@@ -89,6 +92,18 @@ pub struct Request {
     /// Pass on the signals this process gets, and end with it.
     pub handle_signals: bool,
 }
+
+/// A clock that is slower than this machine's.
+#[derive(Clone, Debug)]
+pub struct SlowTime {
+    /// So many times.
+    pub times: u32,
+    /// What QEMU gets loaded into it.
+    pub library: PathBuf,
+}
+
+/// Slower than this a guest hardly says that it is alive.
+pub const SLOW_TIME_MAX: u32 = 50;
 
 /// The default of [`Request::boot_limit`]: firmware and kernel, and each CPU.
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
@@ -130,6 +145,7 @@ impl Request {
             five_levels: false,
             beside: Vec::new(),
             slow_clocks: 1,
+            slow_time: None,
             load: None,
             ready: None,
             files: Vec::new(),

@@ -61,6 +61,7 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         _ => (None, false),
     };
     let bytes = |text: &std::ffi::OsString| text.as_bytes().to_vec();
+    let slower = request.slow_time.as_ref().map_or(1, |slow| slow.times);
     Ok(Start {
         command,
         name: bytes(name),
@@ -75,7 +76,7 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         load: request.load.as_ref().map(|line| Load {
             line: bytes(line),
             ready: request.ready.as_ref().map(bytes),
-            ready_limit_s: request.hang_limit.as_secs(),
+            ready_limit_s: request.hang_limit.as_secs().div_ceil(u64::from(slower)),
         }),
         is_counted: request.instrument.is_some(),
         tells_spaces: request.instrument.as_ref().is_some_and(|of| of.tells_handovers),

@@ -1,0 +1,168 @@
+//! Which code executes the instructions, and stalls for what is near: every so many of either it is looked at, which code that was.
+//! Where CPUs wait for other nodes, for memory or for each other is known one by one: see [`Lines`](crate::Lines) and
+//! [`MemoryStalls`](crate::MemoryStalls), and none of that is here.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::codes::Codes;
+use crate::lines::{CodePlace, Naming};
+
+/// A look at what is executed stands for so many instructions: a prime, as loops have other lengths.
+pub const INSTRUCTIONS_PER_LOOK: u64 = 1009;
+/// And a look at what stalls for so many cycles. Modelled.
+pub const CYCLES_PER_LOOK: u64 = 997;
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doing {
+    /// It executes.
+    Executes,
+    /// It waits for a cache of its own node, or for a translation.
+    Stalls,
+}
+
+/// Looks that found one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Looked {
+    /// Doing what.
+    pub doing: Doing,
+    /// Whose code: a process's number, or none for the kernel's.
+    pub process: Option<u32>,
+    /// An instruction of it, where the process (or the kernel) has it.
+    pub instruction: u64,
+    /// Which process executes it; 0: nobody knows.
+    pub by_process: u32,
+    /// Who called it, by what is behind each call, the innermost first: of many the middle is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<u64>,
+    /// So many.
+    pub count: u64,
+}
+
+/// All looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Looks {
+    /// How many there were.
+    pub total: u64,
+    /// What was found, most first.
+    pub most: Vec<Looked>,
+}
+
+impl Looks {
+    /// Adds what another CPU did, or the same one in another phase.
+    pub fn add(&mut self, other: Self) {
+        self.total += other.total;
+        self.most.extend(other.most);
+    }
+
+    /// Leaves so many at most, those that were found most.
+    pub fn keep_most(&mut self, nr_max: usize) {
+        self.most.sort_unstable_by_key(|looked| Reverse(looked.count));
+        self.most.truncate(nr_max);
+    }
+}
+
+/// Which code is executed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Executed {
+    /// Looks that there were, at instructions and at stalls.
+    pub looks: u64,
+    /// Where most was found.
+    pub most: Vec<ExecutedPlace>,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecutedPlace {
+    /// If anybody has a name for it.
+    pub function: Option<String>,
+    /// File name of the program or library that it is of, or `[kernel]`.
+    pub module: Option<String>,
+    /// Who called it, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<CodePlace>,
+    /// Instructions that it executed: as many as its looks stand for.
+    pub instructions: u64,
+    /// Cycles that it stalled for what is near, likewise. Modelled.
+    pub modelled_stall_cycles: u64,
+}
+
+/// By function and its callers, with names: so many at most.
+#[must_use]
+pub fn most_executed(looks: &Looks, nr_max: usize, names: &mut dyn Naming) -> Executed {
+    let mut codes = Codes::new(names);
+    let mut places: HashMap<_, (u64, u64)> = HashMap::new();
+    for looked in &looks.most {
+        let code = codes.number(looked.process, looked.instruction);
+        let callers = codes.callers(looked.by_process, &looked.callers);
+        let (executes, stalls) = places.entry((code, callers)).or_default();
+        match looked.doing {
+            Doing::Executes => *executes += looked.count * INSTRUCTIONS_PER_LOOK,
+            Doing::Stalls => *stalls += looked.count * CYCLES_PER_LOOK,
+        }
+    }
+    let mut most: Vec<_> = places.into_iter().collect();
+    // Of two that cost the same the first that has a number, in every run.
+    most.sort_by(|(a, (executes, stalls)), (b, (executes_b, stalls_b))| {
+        (executes_b + stalls_b).cmp(&(executes + stalls)).then_with(|| a.cmp(b))
+    });
+    most.truncate(nr_max);
+    let place = |((code, callers), (instructions, modelled_stall_cycles)): (_, (u64, u64))| {
+        let (function, module) = codes.told(code);
+        let callers: Vec<u32> = callers;
+        let callers = codes.all_told(&callers);
+        ExecutedPlace { function, module, callers, instructions, modelled_stall_cycles }
+    };
+    Executed { looks: looks.total, most: most.into_iter().map(place).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::tests::Made;
+
+    #[test]
+    fn a_functions_instructions_and_stalls_are_put_together() {
+        let looked = |doing, instruction, count| Looked {
+            doing,
+            process: Some(1),
+            instruction,
+            by_process: 1,
+            callers: vec![0x9001],
+            count,
+        };
+        let mut looks = Looks {
+            total: 10,
+            most: vec![
+                looked(Doing::Executes, 0x1000, 3),
+                looked(Doing::Executes, 0x1ff0, 2),
+                looked(Doing::Stalls, 0x1008, 4),
+                looked(Doing::Executes, 0x2000, 1),
+                Looked { callers: Vec::new(), ..looked(Doing::Executes, 0x1000, 1) },
+            ],
+        };
+        let found = most_executed(&looks, 10, &mut Made(0));
+        let told: Vec<_> = found
+            .most
+            .iter()
+            .map(|of| {
+                let function = of.function.as_deref().unwrap();
+                (function, of.callers.len(), of.instructions, of.modelled_stall_cycles)
+            })
+            .collect();
+        let (each, cycles) = (INSTRUCTIONS_PER_LOOK, 4 * CYCLES_PER_LOOK);
+        assert_eq!(told, [("f1", 1, 5 * each, cycles), ("f1", 0, each, 0), ("f2", 1, each, 0)]);
+        assert_eq!(most_executed(&looks, 1, &mut Made(0)).most.len(), 1);
+        looks.keep_most(1);
+        assert_eq!(looks.most, [looked(Doing::Stalls, 0x1008, 4)]);
+        assert_eq!(looks.total, 10);
+    }
+}
