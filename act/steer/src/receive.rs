@@ -1,6 +1,8 @@
 //! Settings of the kernel that others see too: written down before they are changed, and taken back.
 
-use std::fs;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -65,7 +67,11 @@ pub fn apply(
     let text = serde_json::to_string(&Journal { format: FORMAT, changes: changes.clone() });
     let written = text.map_err(std::io::Error::other).and_then(|text| {
         let new = journal.with_extension("new");
-        fs::write(&new, text)?;
+        let mut options = OpenOptions::new();
+        // Who may write to it says what is set when it is undone.
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.write_all(text.as_bytes())?;
         fs::rename(&new, journal)
     });
     written.map_err(|cause| SettingError::Journal { path: journal.to_owned(), cause })?;
@@ -161,6 +167,8 @@ mod tests {
         let nr_set =
             apply(root.path(), &settings(), &journal, |it| complaints.push(it.to_string()));
         assert_eq!((nr_set.unwrap(), complaints.len()), (2, 1), "{complaints:?}");
+        let mode = fs::metadata(&journal).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "who writes to it says what is set");
         assert!(complaints[0].contains("gone cannot be set to 1"), "{complaints:?}");
         assert_eq!((text(&root, "mask").as_str(), text(&root, "list").as_str()), ("3", "0-1"));
         let nr_undone = undo(&journal, |it| panic!("{it}")).unwrap();
