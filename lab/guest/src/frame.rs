@@ -109,6 +109,8 @@ pub struct Start {
     pub beside: Vec<Vec<u8>>,
     /// How many times as long the kernel's balancing and `khugepaged` wait; 0 or 1: as they do.
     pub slow_clocks: u32,
+    /// How many times slower the guest's clock is than the host's.
+    pub slower: u32,
     /// What loads the command, if that is a server.
     pub load: Option<Load>,
     /// Whether to tell the instrument where the command, or its load, begins and ends.

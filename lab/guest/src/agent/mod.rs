@@ -95,7 +95,7 @@ fn boot() -> Result<()> {
             mounts::stay(&start)?;
         } else {
             mounts::root(&start)?;
-            mounts::forget_unused_files(start.files_max);
+            mounts::forget_unused_files(start.files_max, start.slower);
         }
         settle(&start)?;
         session::run(&start, &host, from_host)

@@ -19,7 +19,7 @@ use super::{Host, group, streams};
 use crate::error::{Context, Error, Result};
 use crate::frame::{Exit, Frame, Load, Start};
 
-/// How often is looked whether it listens, or has ended.
+/// How often is looked whether it listens, or has ended; by the host's clock, as what follows.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a load may go on without its server, and a server after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub fn run(
     server.wait_until_it_is_ready(start, load)?;
     let plan = Plan::new(of_line(start, &load.line), Role::Load, facts);
     let exit = attend(plan, host, from_host, |ended| server.watch(ended))?;
-    if exit != Exit::Status(0) && server.has_ended_within(DYING)? {
+    if exit != Exit::Status(0) && server.has_ended_within(DYING / start.slower)? {
         return Err(server.lost("while it was loaded"));
     }
     server.stop()?;
@@ -66,6 +66,8 @@ struct Server {
     readers: Vec<JoinHandle<()>>,
     /// Its readers look here; they end before it, when nobody can write any more.
     ended: Arc<AtomicBool>,
+    /// How many times slower the clock is here.
+    slower: u32,
     _plan: PlanFile,
 }
 
@@ -89,11 +91,20 @@ impl Server {
             thread::spawn(move || streams::forward(file, &ended, pass_on))
         };
         let readers = outputs.into_iter().zip(&said).map(reader).collect();
-        Ok(Self { first, first_exit: None, is_lost: false, said, readers, ended, _plan: plan })
+        Ok(Self {
+            first,
+            first_exit: None,
+            is_lost: false,
+            said,
+            readers,
+            ended,
+            slower: start.slower,
+            _plan: plan,
+        })
     }
 
     fn wait_until_it_is_ready(&mut self, start: &Start, load: &Load) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(load.ready_limit_s);
+        let end = Instant::now() + Duration::from_secs(load.ready_limit_s) / self.slower;
         let what = match load.ready {
             Some(_) => "the line that asks whether the server is ready has not succeeded",
             None => "the server listens at no TCP or Unix socket",
@@ -114,7 +125,7 @@ impl Server {
                     self.last_words()
                 )));
             }
-            thread::sleep(LOOK);
+            thread::sleep(LOOK / self.slower);
         }
         Ok(())
     }
@@ -135,7 +146,7 @@ impl Server {
                     let _ = rustix::process::kill_process(asked, Signal::KILL);
                     return Ok(false);
                 }
-                None => thread::sleep(LOOK),
+                None => thread::sleep(LOOK / self.slower),
             }
         }
     }
@@ -146,9 +157,9 @@ impl Server {
         self.note(ended.process, ended.exit);
         if self.is_gone() && !self.is_lost {
             self.is_lost = true;
-            let load = ended.command;
+            let (load, grace) = (ended.command, GRACE / self.slower);
             thread::spawn(move || {
-                thread::sleep(GRACE);
+                thread::sleep(grace);
                 let _ = rustix::process::kill_process_group(load, Signal::KILL);
             });
         }
@@ -162,7 +173,7 @@ impl Server {
         for process in told {
             let _ = rustix::process::kill_process(process, Signal::TERM);
         }
-        if !self.has_ended_within(GRACE)? {
+        if !self.has_ended_within(GRACE / self.slower)? {
             group::kill();
         }
         self.finish_reading();
@@ -175,7 +186,7 @@ impl Server {
             if Instant::now() > end {
                 return Ok(false);
             }
-            thread::sleep(LOOK);
+            thread::sleep(LOOK / self.slower);
         }
         Ok(true)
     }

@@ -73,10 +73,11 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         umask: umask.as_raw_mode(),
         beside: request.beside.iter().map(bytes).collect(),
         slow_clocks: request.slow_clocks,
+        slower,
         load: request.load.as_ref().map(|line| Load {
             line: bytes(line),
             ready: request.ready.as_ref().map(bytes),
-            ready_limit_s: request.hang_limit.as_secs().div_ceil(u64::from(slower)),
+            ready_limit_s: request.hang_limit.as_secs(),
         }),
         is_counted: request.instrument.is_some(),
         tells_spaces: request.instrument.as_ref().is_some_and(|of| of.tells_handovers),
