@@ -173,6 +173,38 @@ fn waiting_for_ones_own_memory_that_is_not_busy_is_no_culprit() {
 }
 
 #[test]
+fn what_is_spread_over_many_places_is_told_by_the_largest_and_nobody_is_blamed() {
+    const NR: u32 = 30;
+    let mut study = Study { unit: "unit".to_owned(), is_modelled: true, ..Study::default() };
+    study.frames = (0..NR)
+        .map(|nr| Frame { function: format!("f{nr}"), module: "a".to_owned(), line: None })
+        .collect();
+    for (nr_cpus, more) in [(1, 0.0), (8, 1.0)] {
+        let runs = [1.0, 1.002, 0.999].map(|part| {
+            let cost = |nr: u32| {
+                // The first has a little more than the others.
+                let own = if nr == 0 { 1.5 } else { 1.0 };
+                let ran_s = (1.0 + own * more) * part;
+                Cost { stack: vec![nr], ran_s, ..Cost::default() }
+            };
+            let costs: Vec<_> = (0..NR).map(cost).collect();
+            let ran_s = costs.iter().map(|cost| cost.ran_s).sum();
+            let profile = Profile { ran_s, costs, ..Profile::default() };
+            let wall_s = ran_s / f64::from(nr_cpus);
+            Run { units: 1.0, wall_s, profile: Some(profile), ..Run::default() }
+        });
+        study.points.push(Point { nr_cpus, cpus: String::new(), runs: runs.to_vec() });
+    }
+    let verdict = Verdict::of(&study);
+    assert_eq!(verdict.outcome, Outcome::Loses, "{verdict:#?}");
+    assert!(verdict.culprits.is_empty(), "{verdict:#?}");
+    assert_eq!(verdict.undetermined[0].function, "f0");
+    assert!(verdict.undetermined.len() < NR as usize / 2, "{verdict:#?}");
+    let told = verdict.sentences.last().unwrap();
+    assert!(told.contains("spread over places") && told.contains("`f0` (5 %)"), "{told}");
+}
+
+#[test]
 fn what_no_place_is_known_of_is_told_and_not_blamed_on_anybody() {
     for (many, part) in [
         (Made { instructions_s: 3.0, ..FEW }, "more instructions"),

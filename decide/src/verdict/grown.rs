@@ -12,6 +12,9 @@ use super::suspects::{Suspect, Suspects};
 
 /// What explains less of the lost scaling is not named.
 const SHARE_MIN: f64 = 0.1;
+/// And less is not even told where nobody is named, nor are more than so many then.
+const LITTLE_MIN: f64 = 0.02;
+const LITTLE_TOLD_MAX: usize = 5;
 /// Chance that a suspect is named, or scaling is called lost, for nothing.
 pub const CHANCE_MAX: f64 = 0.05;
 /// Of a culprit's contexts, those that are told.
@@ -55,7 +58,18 @@ impl<'a> Costs<'a> {
 
     /// Everybody whose cost grew beyond the noise, whoever explains most first.
     pub fn grown(&self, lost: &Lost) -> Vec<Culprit> {
-        let least = SHARE_MIN * lost.per_unit_s.by();
+        self.grown_by(lost, SHARE_MIN)
+    }
+
+    /// The same of those that explain too little to be named.
+    pub fn grown_little(&self, lost: &Lost) -> Vec<Culprit> {
+        let mut little = self.grown_by(lost, LITTLE_MIN);
+        little.truncate(LITTLE_TOLD_MAX);
+        little
+    }
+
+    fn grown_by(&self, lost: &Lost, share_min: f64) -> Vec<Culprit> {
+        let least = share_min * lost.per_unit_s.by();
         let tables = self.tables(|cost| {
             let mut parts = self.suspects.parts(self.study, cost);
             // Nobody runs, and threads wait for each other: they take long to wake up, and no code is to be blamed.

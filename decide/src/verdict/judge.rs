@@ -50,7 +50,7 @@ pub struct Verdict {
     pub lost: Option<Lost>,
     /// Whoever explains most of it first.
     pub culprits: Vec<Culprit>,
-    /// Places that cost more, without a cause that could be seen.
+    /// Places that cost more, without a cause that could be seen; or, where nobody has enough of what is lost to be named, those that have most.
     pub undetermined: Vec<Culprit>,
     /// In sentences.
     pub sentences: Vec<String>,
@@ -97,12 +97,18 @@ impl Verdict {
             self.sentences.push("Nothing is named, because runs were not profiled.".to_owned());
             return;
         }
-        for culprit in Costs::of(study, to).grown(lost) {
+        let costs = Costs::of(study, to);
+        for culprit in costs.grown(lost) {
             if culprit.class.is_some() {
                 self.culprits.push(culprit);
             } else {
                 self.undetermined.push(culprit);
             }
+        }
+        if self.culprits.is_empty() && self.undetermined.is_empty() {
+            self.undetermined = costs.grown_little(lost);
+            self.sentences.push(spread(&self.undetermined));
+            return;
         }
         self.sentences.extend(self.culprits.iter().take(2).map(Culprit::sentence));
         if let Some(first) = self.culprits.first().and_then(|culprit| culprit.class) {
@@ -111,36 +117,53 @@ impl Verdict {
                 format!(" (the CPUs that loaded it were busy for {percent:.0} % of the time)")
             });
             self.sentences.push(format!("Known cure: {}{busy}.", first.cure()));
-        } else {
-            self.sentences.push(self.nothing_named(study));
+        } else if let Some(place) = self.undetermined.first() {
+            self.sentences.push(nothing_named(place, study));
         }
     }
+}
 
-    fn nothing_named(&self, study: &Study) -> String {
-        match self.undetermined.first() {
-            Some(place) if is_spent(&place.function) => format!(
-                "Nothing is named: {:.0} % of what is lost is {}, and which code or variable that is of was not counted.",
-                place.share_percent, place.function
-            ),
-            Some(place) if study.is_modelled => format!(
-                "Nothing is named: `{}`{} takes longer for each unit ({:.0} % of what is lost), but neither a line that CPUs take from each \
-                 other all the time nor memory that is far or busy explains it: it executes more, or caches hold less of what each unit \
-                 uses.",
-                place.function,
-                place.object.as_ref().map_or_else(String::new, |object| format!(" with `{object}`")),
-                place.share_percent
-            ),
-            Some(place) => format!(
-                "Nothing is named: `{}` costs more for each unit ({:.0} % of what is lost), but neither waiting nor a \
-                 shared variable was seen there, and whether caches, memory bandwidth, remote memory or the clock of \
-                 the CPUs slow it down takes hardware counters.",
-                place.function, place.share_percent
-            ),
-            None => "Nothing is named: no place's cost grew beyond the noise of the runs. More of them (--repeat), or \
-                     longer ones, tell more."
-                .to_owned(),
-        }
+/// Of the place that costs most more, without a cause that was seen.
+fn nothing_named(place: &Culprit, study: &Study) -> String {
+    let Culprit { function, share_percent, .. } = place;
+    if is_spent(function) {
+        return format!(
+            "Nothing is named: {share_percent:.0} % of what is lost is {function}, and which code or variable that is of was not counted."
+        );
     }
+    if study.is_modelled {
+        let object = with_object(place);
+        return format!(
+            "Nothing is named: `{function}`{object} takes longer for each unit ({share_percent:.0} % of what is lost), but neither a line that \
+             CPUs take from each other all the time nor memory that is far or busy explains it: it executes more, or caches hold less of what \
+             each unit uses."
+        );
+    }
+    format!(
+        "Nothing is named: `{function}` costs more for each unit ({share_percent:.0} % of what is lost), but neither waiting nor a \
+         shared variable was seen there, and whether caches, memory bandwidth, remote memory or the clock of \
+         the CPUs slow it down takes hardware counters."
+    )
+}
+
+fn with_object(place: &Culprit) -> String {
+    place.object.as_ref().map_or_else(String::new, |object| format!(" with `{object}`"))
+}
+
+/// Of places none of which has enough of it to be named.
+fn spread(little: &[Culprit]) -> String {
+    if little.is_empty() {
+        return "Nothing is named: no place's cost grew beyond the noise of the runs. More of them (--repeat), or \
+                longer ones, tell more."
+            .to_owned();
+    }
+    let place =
+        |of: &Culprit| format!("`{}`{} ({:.0} %)", of.function, with_object(of), of.share_percent);
+    format!(
+        "Nothing is named: what is lost is spread over places none of which has a tenth of it. Of those that certainly cost more the largest \
+         are {}.",
+        little.iter().map(place).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Of a server's load, in the mean.

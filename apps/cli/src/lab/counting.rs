@@ -107,6 +107,8 @@ pub struct Counting {
     ready: Option<OsString>,
     is_repeatable: bool,
     files: Vec<PathBuf>,
+    /// Of places where CPUs wait for memory or execute code, which differ by who called, so many are told.
+    places_max: usize,
 }
 
 impl Counting {
@@ -153,6 +155,7 @@ impl Counting {
             load: args.load.clone(),
             ready: args.ready.clone(),
             is_repeatable: args.repeatable,
+            places_max: PLACES_MAX,
             files: args.with_file.clone(),
         })
     }
@@ -175,7 +178,9 @@ impl Counting {
             repeatable: false,
             with_file: Vec::new(),
         };
-        Self::new(&CountingArgs { counted, phase }, guest)
+        let counting = Self::new(&CountingArgs { counted, phase }, guest)?;
+        // What a sweep names is put together from all of them.
+        Ok(Self { places_max: usize::MAX, ..counting })
     }
 
     /// A server that listens before it can be loaded is ready when this shell command line succeeds.
@@ -256,9 +261,9 @@ impl Counting {
         let line_bytes = u64::from(self.geometry.line_bytes);
         Places {
             lines: most_contended(&noted.handovers, line_bytes, LINES_MAX, names),
-            stalls: most_stalled(&noted.stalls, PLACES_MAX, names),
-            moves: Some(most_stalled(&noted.moves, PLACES_MAX, names)),
-            executed: Some(most_executed(&noted.looks, PLACES_MAX, names)),
+            stalls: most_stalled(&noted.stalls, self.places_max, names),
+            moves: Some(most_stalled(&noted.moves, self.places_max, names)),
+            executed: Some(most_executed(&noted.looks, self.places_max, names)),
         }
     }
 
@@ -335,7 +340,7 @@ fn preload(environment: &mut Vec<(OsString, OsString)>, library: &Path) {
 
 /// Of lines that CPUs take from each other so many are named,
 const LINES_MAX: usize = 64;
-/// and of places where they wait for memory or execute code, which differ by who called.
+/// and of places where they wait for memory or execute code, in a report.
 const PLACES_MAX: usize = 2048;
 
 /// What names the addresses of a guest, whose programs are this machine's.
