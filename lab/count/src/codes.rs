@@ -57,6 +57,18 @@ impl<'a> Codes<'a> {
     }
 }
 
+/// Those that cost most, so many at most; of two that cost the same the first that has a number, in every run.
+pub fn dearest<K: Ord, V>(
+    places: HashMap<K, V>,
+    nr_max: usize,
+    cost: impl Fn(&V) -> u64,
+) -> Vec<(K, V)> {
+    let mut places: Vec<_> = places.into_iter().collect();
+    places.sort_by(|(a, of_a), (b, of_b)| cost(of_b).cmp(&cost(of_a)).then_with(|| a.cmp(b)));
+    places.truncate(nr_max);
+    places
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::codes::Codes;
+use crate::codes::{Codes, dearest};
 use crate::lines::{CodePlace, Naming};
 
 /// A look at what is executed stands for so many instructions: a prime, as loops have other lengths.
@@ -109,12 +109,7 @@ pub fn most_executed(looks: &Looks, nr_max: usize, names: &mut dyn Naming) -> Ex
             Doing::Stalls => *stalls += looked.count * CYCLES_PER_LOOK,
         }
     }
-    let mut most: Vec<_> = places.into_iter().collect();
-    // Of two that cost the same the first that has a number, in every run.
-    most.sort_by(|(a, (executes, stalls)), (b, (executes_b, stalls_b))| {
-        (executes_b + stalls_b).cmp(&(executes + stalls)).then_with(|| a.cmp(b))
-    });
-    most.truncate(nr_max);
+    let most = dearest(places, nr_max, |(executes, stalls)| executes + stalls);
     let place = |((code, callers), (instructions, modelled_stall_cycles)): (_, (u64, u64))| {
         let (function, module) = codes.told(code);
         let callers: Vec<u32> = callers;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::codes::Codes;
+use crate::codes::{Codes, dearest};
 use crate::handovers::Allocation;
 use crate::lines::{CodePlace, Naming, object};
 
@@ -139,13 +139,7 @@ pub fn most_stalled(stalls: &Stalls, nr_max: usize, names: &mut dyn Naming) -> M
         *asked += stalled.count;
         *millicycles += stalled.modelled_stall_millicycles;
     }
-    let mut most: Vec<_> = places.into_iter().collect();
-    // Of two that cost the same the first that has a number, in every run.
-    let cost = |[near, far]: &[(u64, u64); 2]| near.1 + far.1;
-    most.sort_by(|(a, waited), (b, waited_b)| {
-        cost(waited_b).cmp(&cost(waited)).then_with(|| a.cmp(b))
-    });
-    most.truncate(nr_max);
+    let most = dearest(places, nr_max, |[near, far]| near.1 + far.1);
     let place = |((code, object, callers), waited): (_, [(u64, u64); 2])| {
         let (function, module) = codes.told(code);
         let callers: Vec<u32> = callers;

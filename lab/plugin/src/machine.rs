@@ -370,19 +370,24 @@ impl Machine {
         }
     }
 
-    /// CPU `index` executes the block `code`, whose instructions took so long to fetch.
+    /// How long a CPU has stalled so far, for [`Self::look_at_block`]; `None`: nobody looks at what it runs.
+    #[inline]
+    pub fn stalled_where_looked_at(&self, cpu: &Cpu) -> Option<u64> {
+        let is_looked_at = self.arguments.tells_handovers && cpu.runs.is_measured;
+        is_looked_at.then(|| cpu.model.modelled_stall_millicycles())
+    }
+
+    /// CPU `index` has fetched the block `code` and executes it; it had stalled for so long before.
     pub fn look_at_block(
         &self,
         (index, cpu): (usize, &mut Cpu),
         code: &Code,
-        stall_millicycles: u64,
+        stalled_millicycles: u64,
     ) {
-        if !cpu.runs.is_measured || self.seen.is_empty() {
-            return;
-        }
         let due = cpu.until.executes(u64::from(code.nr_instructions()));
         self.look((index, cpu), code, Doing::Executes, due);
-        self.look_at_stall((index, cpu), code, stall_millicycles);
+        let stall = cpu.model.modelled_stall_millicycles().saturating_sub(stalled_millicycles);
+        self.look_at_stall((index, cpu), code, stall);
     }
 
     /// CPU `index` has stalled in `code`, for what is near.

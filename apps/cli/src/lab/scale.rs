@@ -158,14 +158,16 @@ impl Args {
             let how = (self.geometry.clone(), self.allocations);
             Counting::of_lines(how, load, self.phase, &self.guest)
         };
+        let request = |command: &[OsString]| -> anyhow::Result<Request> {
+            let slow_time = self.guest.slow_time_or(SLOW_TIME)?;
+            Ok(Request { slow_time, ..self.guest.request(command)? })
+        };
         let without = counting(self.load.clone())?.once_ready(self.ready.clone());
         let Some(program) = self.program else {
-            let mut request = self.guest.request(&self.command)?;
-            request.slow_time = self.guest.slow_time_or(SLOW_TIME)?;
+            let request = request(&self.command)?;
             return Ok(Prepared { counting: without, request, _program: None });
         };
-        let mut request = self.guest.request(&["sh".into()])?;
-        request.slow_time = self.guest.slow_time_or(SLOW_TIME)?;
+        let mut request = request(&["sh".into()])?;
         progress(&format!("{} is prepared, and tried once", program.word()));
         let program = InGuests::new(program)?;
         (request.command, request.beside) = (program.command(), program.beside());

@@ -2,7 +2,7 @@
 
 use super::lines::short;
 use super::table::Table;
-use super::{heading, paragraph};
+use super::{heading, merged, paragraph};
 use crate::looks::{CYCLES_PER_LOOK, Executed, ExecutedPlace, INSTRUCTIONS_PER_LOOK};
 use crate::numbers::{count, or_none, percent, share};
 use crate::report::Phase;
@@ -31,21 +31,13 @@ pub(super) fn executed(out: &mut String, executed: &Executed, phase: Phase) {
 
 /// Whoever called it: who that is stands in the JSON.
 fn by_function(places: &[ExecutedPlace]) -> Vec<ExecutedPlace> {
-    let mut all: Vec<ExecutedPlace> = Vec::new();
-    for place in places {
-        let is_same = |known: &&mut ExecutedPlace| {
-            (&known.function, &known.module) == (&place.function, &place.module)
-        };
-        match all.iter_mut().find(is_same) {
-            Some(known) => {
-                known.instructions += place.instructions;
-                known.modelled_stall_cycles += place.modelled_stall_cycles;
-            }
-            None => all.push(place.clone()),
-        }
-    }
-    all.sort_by_key(|place| std::cmp::Reverse(place.instructions + place.modelled_stall_cycles));
-    all
+    let is_same =
+        |a: &ExecutedPlace, b: &ExecutedPlace| (&a.function, &a.module) == (&b.function, &b.module);
+    let add = |known: &mut ExecutedPlace, place: &ExecutedPlace| {
+        known.instructions += place.instructions;
+        known.modelled_stall_cycles += place.modelled_stall_cycles;
+    };
+    merged(places, is_same, add, |place| place.instructions + place.modelled_stall_cycles)
 }
 
 fn row(all: u64, place: &ExecutedPlace) -> Vec<String> {

@@ -57,6 +57,24 @@ pub fn report(report: &Report) -> String {
     out
 }
 
+/// Those that are the same put together, the dearest first.
+fn merged<T: Clone>(
+    places: &[T],
+    is_same: impl Fn(&T, &T) -> bool,
+    add: impl Fn(&mut T, &T),
+    cost: impl Fn(&T) -> u64,
+) -> Vec<T> {
+    let mut all: Vec<T> = Vec::new();
+    for place in places {
+        match all.iter_mut().find(|known| is_same(known, place)) {
+            Some(known) => add(known, place),
+            None => all.push(place.clone()),
+        }
+    }
+    all.sort_by_key(|place| std::cmp::Reverse(cost(place)));
+    all
+}
+
 /// A heading over a table.
 fn heading(out: &mut String, title: &str, unit: &str) {
     let _ = writeln!(out, "\n{BOLD}{title}{BOLD:#}{DIM}{unit}{DIM:#}");

@@ -2,7 +2,7 @@
 
 use super::lines::short;
 use super::table::Table;
-use super::{heading, paragraph};
+use super::{heading, merged, paragraph};
 use crate::numbers::{count, or_none, percent, share};
 use crate::report::Phase;
 use crate::stalls::{MemoryStalls, StalledPlace};
@@ -39,22 +39,14 @@ pub(super) fn stalls(out: &mut String, stalls: &MemoryStalls, phase: Phase) {
 
 /// Whoever called it: who that is stands in the JSON.
 fn by_function(places: &[StalledPlace]) -> Vec<StalledPlace> {
-    let mut all: Vec<StalledPlace> = Vec::new();
-    for place in places {
-        let is_same = |known: &&mut StalledPlace| {
-            (&known.function, &known.module, &known.object)
-                == (&place.function, &place.module, &place.object)
-        };
-        match all.iter_mut().find(is_same) {
-            Some(known) => {
-                known.near = known.near.plus(place.near);
-                known.far = known.far.plus(place.far);
-            }
-            None => all.push(place.clone()),
-        }
-    }
-    all.sort_by_key(|place| std::cmp::Reverse(place.modelled_stall_cycles()));
-    all
+    let is_same = |a: &StalledPlace, b: &StalledPlace| {
+        (&a.function, &a.module, &a.object) == (&b.function, &b.module, &b.object)
+    };
+    let add = |known: &mut StalledPlace, place: &StalledPlace| {
+        known.near = known.near.plus(place.near);
+        known.far = known.far.plus(place.far);
+    };
+    merged(places, is_same, add, StalledPlace::modelled_stall_cycles)
 }
 
 fn row(stalls: &MemoryStalls, place: &StalledPlace) -> Vec<String> {

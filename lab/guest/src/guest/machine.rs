@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use command_fds::{CommandFdExt, FdMapping};
+use quartier_marker::CLOCK_SLOWER;
 use rustix::fs::MemfdFlags;
 
 use serde_json::json;
@@ -142,7 +143,7 @@ impl Processes {
         command.args(machine_args(request, origin.map(|_| nr_places(shares))));
         command.args(run_args(request, shares, origin)).envs(request.qemu.environment());
         if let Some(SlowTime { times, library }) = &request.slow_time {
-            command.env("LD_PRELOAD", library).env("QUARTIER_CLOCK_SLOWER", times.to_string());
+            command.env("LD_PRELOAD", library).env(CLOCK_SLOWER, times.to_string());
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

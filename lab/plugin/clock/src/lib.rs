@@ -6,10 +6,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quartier_marker::CLOCK_SLOWER;
 use rustix::time::{ClockId, clock_gettime as read};
-
-/// How many times slower.
-const SLOWER: &str = "QUARTIER_CLOCK_SLOWER";
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -24,7 +22,7 @@ fn times() -> u64 {
     if known != 0 {
         return known;
     }
-    let said = std::env::var(SLOWER).ok().and_then(|text| text.parse().ok());
+    let said = std::env::var(CLOCK_SLOWER).ok().and_then(|text| text.parse().ok());
     let times = said.unwrap_or(1).max(1);
     TIMES.store(times, Ordering::Relaxed);
     times

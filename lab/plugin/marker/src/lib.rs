@@ -21,6 +21,9 @@ pub const STOP: u32 = 0x5155_4102;
 /// process's number in `r8`.
 pub const ALLOCATED: u32 = 0x5155_4103;
 
+/// In the environment of a QEMU: how many times slower its clock is to pass (`lab/plugin/clock/`).
+pub const CLOCK_SLOWER: &str = "QUARTIER_CLOCK_SLOWER";
+
 /// Begins counting: this process, and whatever it starts, is what is measured.
 pub fn start(facts: &Facts) {
     let words = facts.words();

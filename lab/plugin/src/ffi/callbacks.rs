@@ -139,10 +139,11 @@ pub extern "C" fn on_fetch(said: c_uint, word: *mut c_void) {
             set_page(machine, said, if code.is_on_one_page() { code.page() } else { NO_PAGE });
             cpu.model.fetch_block(vaddr, bytes, 0, mode, &mut tables);
         } else {
-            let stalled = cpu.model.modelled_stall_millicycles();
+            let stalled = machine.stalled_where_looked_at(cpu);
             cpu.model.fetch_block(vaddr, bytes, instructions, mode, &mut tables);
-            let stall = cpu.model.modelled_stall_millicycles().saturating_sub(stalled);
-            machine.look_at_block((machine.index(said as usize), cpu), code, stall);
+            if let Some(stalled) = stalled {
+                machine.look_at_block((machine.index(said as usize), cpu), code, stalled);
+            }
         }
         machine.tell_step((machine.index(said as usize), cpu));
         machine.tick(cpu);
