@@ -140,7 +140,8 @@ impl Planted {
     /// program's own words. `None`: on this machine's CPUs, as the caller likes. `programs`: the folder that this file is in.
     pub fn in_guest(&self, programs: &Path) -> Option<Vec<String>> {
         let machine = programs.join("waits_for_memory.toml");
-        let begin = ["lab", "scale", "--phase=parallel", "--geometry"].map(str::to_owned);
+        let begin =
+            ["lab", "scale", "--snapshots", "--phase=parallel", "--geometry"].map(str::to_owned);
         let options = self.guest.as_ref()?.iter().cloned();
         Some(begin.into_iter().chain([machine.display().to_string()]).chain(options).collect())
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A small guest, for what does not depend on its size.
-const SMALL: [&str; 4] = ["--nodes", "2", "--cpus-per-node", "1"];
+const SMALL: [&str; 5] = ["--snapshots", "--nodes", "2", "--cpus-per-node", "1"];
 
 fn compare(args: &[&str]) -> Command {
     let mut command = Command::new(common::quartier());
@@ -55,8 +55,9 @@ fn policies_are_compared_by_what_they_move() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (report, page, kept) = (path("compare.json"), path("compare.html"), path("kept"));
     let program = common::program("eighths");
-    let guest =
-        ["--kernel", "7.3", "--timeout", "400", "--phase", "parallel", "--slow-clocks=auto"];
+    // Of the kernel's ticks, which come as a slow machine has time for them, next to nothing is asked of the first node then.
+    let guest = ["--snapshots", "--kernel", "7.3", "--timeout", "400", "--slow-time=10"];
+    let guest = [&guest[..], &["--phase=parallel", "--slow-clocks=auto"]].concat();
     let options = ["--runs", "1", "--hand", "numactl --interleave=0,1", "--recordings", &kept];
     let options = [&options[..], &["--cpus-per-node", "1"]].concat();
     let outputs = ["--report", &report, "--html", &page, "--"];
@@ -68,7 +69,7 @@ fn policies_are_compared_by_what_they_move() {
     // A counted guest is slower than what is modelled, and that was found out.
     let times = said.lines().find_map(|line| line.strip_prefix("quartier: clocks wait "));
     let times: u32 = times.unwrap().split(' ').next().unwrap().parse().unwrap();
-    assert!((5..2000).contains(&times), "{said}");
+    assert!((2..200).contains(&times), "{said}");
     assert!(text.contains(&format!("waited {times} times as long")), "{text}");
     assert!(text.contains("Moved between nodes") && text.contains("(not measured)"), "{text}");
     assert!(fs::read_to_string(&page).unwrap().contains("</html>"));

@@ -16,7 +16,7 @@ fn count(args: &[&str]) -> Output {
 
 fn counted(folder: &Path, args: &[&str], command: &[&str]) -> (Value, String) {
     let report = folder.join("report.json");
-    let guest = ["--timeout", "400", "--kernel-arg", "numa_balancing=disable"];
+    let guest = ["--snapshots", "--timeout", "400", "--kernel-arg", "numa_balancing=disable"];
     let report_args = ["--report", report.to_str().unwrap(), "--"];
     let output = count(&[&guest[..], args, &report_args[..], command].concat());
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -32,7 +32,7 @@ fn users(report: &Value, kind: &str, way: &str) -> f64 {
     classes.iter().find(|entry| entry["class"] == "user").unwrap()[way].as_f64().unwrap()
 }
 
-/// 32 MiB lie on node 2, and two threads of each node read an eighth each: three quarters of their reads
+/// 16 MiB lie on node 2, and two threads of each node read an eighth each: three quarters of their reads
 /// go there. Under Quartier each eighth comes to its thread.
 fn check(kernel: &str, has_next_touch: bool) {
     if !common::can_boot(kernel) {
@@ -44,11 +44,11 @@ fn check(kernel: &str, has_next_touch: bool) {
     let args = ["--kernel", kernel, "--phase", "parallel"];
     let quartier = common::quartier().to_str().unwrap();
     // Threads are placed, or the kernel might put them where the data is, or move the one that fills it.
-    let under = |policy| [quartier, "run", "--quiet", "--policy", policy, "--", program, "32", "8"];
+    let under = |policy| [quartier, "run", "--quiet", "--policy", policy, "--", program, "16", "8"];
     let (first, text) = counted(folder.path(), &args, &under("bind=2"));
     let (local, remote) = (users(&first, "RD", "local"), users(&first, "RD", "remote"));
-    // 8 MiB each from three nodes, in lines of 64 bytes.
-    let least = 3.0 * 8.0 * f64::from(1 << 20) / 64.0;
+    // 4 MiB each from three nodes, in lines of 64 bytes.
+    let least = 3.0 * 4.0 * f64::from(1 << 20) / 64.0;
     assert!(remote > 0.9 * least, "{kernel}: {remote} remote reads, {least} expected");
     assert!(remote > 1.5 * local, "{kernel}: {local} local, {remote} remote");
     let asked = first["program"]["asked"].as_array().unwrap();
@@ -84,7 +84,8 @@ fn translations_are_qemus(kernel: &str, options: &[&str], command: &[&str]) {
     }
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("report.json");
-    let args = ["--timeout", "400", "--kernel", kernel, "--check-translations", "--report"];
+    let args = ["--snapshots", "--timeout", "400", "--kernel", kernel];
+    let args = [&args[..], &["--check-translations", "--report"]].concat();
     let report_args = [report.to_str().unwrap()];
     let output = count(&[&args[..], &report_args, options, &["--"], command].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -124,13 +125,13 @@ fn a_sample_is_near_the_whole_and_states_its_error() {
     let quartier = common::quartier().to_str().unwrap();
     let args = ["--kernel", "6.12", "--phase", "parallel", "--sample", "8"];
     let under = [quartier, "run", "--quiet", "--policy", "bind=2", "--"];
-    let command = [&under[..], &[program.to_str().unwrap(), "32", "8"]].concat();
+    let command = [&under[..], &[program.to_str().unwrap(), "16", "8"]].concat();
     let (report, text) = counted(folder.path(), &args, &command);
     assert_eq!(report["mode"]["kind"], "sampled", "{}", report["mode"]);
     let error = report["mode"]["error_percent"].as_f64().unwrap();
     assert!((0.01..5.0).contains(&error), "{error} %");
-    // 8 MiB each from three nodes, in lines of 64 bytes; as when every access is counted.
-    let (remote, least) = (users(&report, "RD", "remote"), 3.0 * 8.0 * f64::from(1 << 20) / 64.0);
+    // 4 MiB each from three nodes, in lines of 64 bytes; as when every access is counted.
+    let (remote, least) = (users(&report, "RD", "remote"), 3.0 * 4.0 * f64::from(1 << 20) / 64.0);
     assert!(remote > 0.9 * least, "{remote} remote reads, {least} expected");
     assert!(text.contains("may be off"), "{text}");
 }

@@ -21,8 +21,8 @@ fn lines_of(program: &str, kernel: &str, options: &[&str], words: &[&str]) -> Op
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     let output = Command::new(common::quartier())
-        .args(["lab", "count", "--kernel", kernel, "--nodes", "2", "--cpus-per-node", "2"])
-        .args(["--timeout", "400", "--lines"])
+        .args(["lab", "count", "--snapshots", "--kernel", kernel, "--nodes", "2"])
+        .args(["--slow-time", "20", "--timeout", "400", "--lines"])
         .args(options)
         .arg("--report")
         .arg(&report)
@@ -59,7 +59,7 @@ fn a_counter_costs_something_on_more_cpus_on_6_1() {
     let program = common::program("stops_scaling");
     let page = tempfile::NamedTempFile::new().unwrap();
     let output = Command::new(common::quartier())
-        .args(["lab", "scale", "--kernel", "6.1", "--nodes", "2", "--cpus-per-node", "2"])
+        .args(["lab", "scale", "--snapshots", "--kernel", "6.1", "--nodes", "2"])
         .args(["--timeout", "400", "--cpus", "1,4", "--repeat", "2"])
         .args(["--phase", "parallel", "--json", "-", "--html"])
         .arg(page.path())

@@ -15,7 +15,11 @@ const SMALL: [&str; 6] = ["--kernel", "6.1", "--nodes", "2", "--cpus-per-node", 
 
 fn count(options: &[&str], load: &str, server: &[&str]) -> Output {
     let mut command = Command::new(common::quartier());
-    command.args(["lab", "count"]).args(options).args(["--load", load, "--"]).args(server);
+    command
+        .args(["lab", "count", "--snapshots"])
+        .args(options)
+        .args(["--load", load, "--"])
+        .args(server);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -167,9 +171,9 @@ fn a_server_is_loaded_once_it_is_ready_and_counted_for_each_request() {
     let all = report["instructions"].as_f64().unwrap();
     assert!((20.0 * each("instructions") / all - 1.0).abs() < 1e-6, "{report}");
     assert!(each("instructions") > 3_000.0 && each("lines_taken") > 0.0, "{}", report["per_unit"]);
-    let never = [&SMALL[..], &["--hang-timeout", "20", "--ready", "false"]].concat();
+    let never = [&SMALL[..], &["--hang-timeout", "10", "--ready", "false"]].concat();
     let said = refused(&never, "true", &["sleep", "1000"]);
-    assert!(said.contains("whether the server is ready has not succeeded after 20 s"), "{said}");
+    assert!(said.contains("whether the server is ready has not succeeded after 10 s"), "{said}");
 }
 
 #[test]
@@ -177,9 +181,9 @@ fn a_server_that_cannot_be_loaded_is_refused_with_what_it_said_last() {
     if !common::can_boot("6.1") {
         return;
     }
-    let never = [&SMALL[..], &["--hang-timeout", "20"]].concat();
+    let never = [&SMALL[..], &["--hang-timeout", "10"]].concat();
     let said = refused(&never, "true", &["sleep", "1000"]);
-    assert!(said.contains("listens at no TCP or Unix socket after 20 s"), "{said}");
+    assert!(said.contains("listens at no TCP or Unix socket after 10 s"), "{said}");
     let dies = ["sh", "-c", "echo it starts; echo no such luck >&2; exit 3"];
     let said = refused(&SMALL, "true", &dies);
     assert!(said.contains("ended with status 3 before it listened"), "{said}");
@@ -213,10 +217,10 @@ fn the_loads_status_and_time_limit_are_the_runs() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert!(said.contains("quartier lab count"), "a report too: {said}");
-    let output = count(&[&SMALL[..], &["--timeout", "30"]].concat(), "sleep 1000", &server);
+    let output = count(&[&SMALL[..], &["--timeout", "20"]].concat(), "sleep 1000", &server);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(124), "{said}");
-    assert!(said.contains("--timeout 30 s"), "{said}");
+    assert!(said.contains("--timeout 20 s"), "{said}");
 }
 
 #[test]

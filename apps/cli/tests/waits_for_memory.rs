@@ -7,7 +7,6 @@ mod stops_scaling;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 use stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
@@ -17,8 +16,6 @@ fn verdict(kernel: &str, planted: &Planted) -> Option<Value> {
     if !common::can_boot(kernel) {
         return None;
     }
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
     let output = Command::new(common::quartier())
         .args(planted.in_guest(&programs).unwrap())

@@ -120,6 +120,23 @@ fn whatever_is_another_guest_boots() {
     assert!(String::from_utf8_lossy(&console).contains("SeaBIOS"));
 }
 
+/// A clock of another speed is another machine's, which goes on at that speed.
+#[test]
+fn a_guest_goes_on_with_the_slow_clock_that_it_booted_with() {
+    if !ready(FAST) {
+        return;
+    }
+    let cache = cache();
+    for (times, is_from_snapshot) in [(20, false), (20, true), (10, false)] {
+        let slow = format!("--slow-time={times}");
+        let ran = run(cache.path(), FAST, &[&slow], "sleep 0.1");
+        assert_status(&ran.output, 0);
+        assert_eq!(ran.is_from_snapshot(), is_from_snapshot, "{times}");
+        let of = |name: &str| ran.report[name].as_u64().unwrap();
+        assert!(of("elapsed_ms") - of("boot_ms") > 100 * times, "{times}: {}", ran.report);
+    }
+}
+
 /// It is told, another guest boots, and of the one after it a snapshot is taken that is good.
 #[test]
 fn a_damaged_snapshot_costs_a_boot_and_nothing_else() {

@@ -59,6 +59,15 @@ pub fn in_guest(
 ) -> Option<(String, String)> {
     static ONE_GUEST: Mutex<()> = Mutex::new(());
     let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+    beside_others(kernel, options, command)
+}
+
+/// The same in one that leaves others a CPU, and waits for most of its time.
+fn beside_others(
+    kernel: &str,
+    options: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    command: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Option<(String, String)> {
     if !can_boot(kernel) {
         return None;
     }
@@ -93,8 +102,25 @@ pub fn script_in_guest(
     script: &str,
     given: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Option<(String, String)> {
+    in_guest(kernel, options, shell(script, given))
+}
+
+fn shell(
+    script: &str,
+    given: impl IntoIterator<Item = impl Into<OsString>>,
+) -> impl Iterator<Item = OsString> {
     let shell = ["sh", "-c", script, "sh"].map(OsString::from).into_iter();
-    in_guest(kernel, options, shell.chain(given.into_iter().map(Into::into)))
+    shell.chain(given.into_iter().map(Into::into))
+}
+
+/// The same as root on two nodes of a CPU, beside other guests of this kind.
+pub fn script_in_small_guest(
+    kernel: &str,
+    script: &str,
+    given: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Option<(String, String)> {
+    let options = ["--nodes", "2", "--cpus-per-node", "1", "--root", "--timeout", "300"];
+    beside_others(kernel, options, shell(script, given))
 }
 
 /// The same for a script that may [settle](SETTLE), as root on four nodes of two CPUs; what it printed is told.

@@ -74,14 +74,14 @@ impl Origin {
     /// # Errors
     /// When what it boots is not there.
     pub fn of(request: &Request, initramfs: &[u8], shares: &[Share<'_>]) -> Result<Option<Self>> {
-        // How fast a clock goes is found out while a guest boots.
-        let has_own_time = request.kvm || request.is_repeatable() || request.slow_time.is_some();
-        let may = !has_own_time && request.qemu.is_new();
+        let may = !request.kvm && !request.is_repeatable() && request.qemu.is_new();
         let Some(folder) = request.snapshots.as_deref().filter(|_| may) else { return Ok(None) };
         let args = machine_args(request, Some(nr_places(shares)));
         let machine: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
-        let key =
-            Key::new(&machine.join(" "), &[image(request), &request.qemu.program], initramfs)?;
+        // How fast a clock goes is found out while a guest boots.
+        let slower = request.slow_time.as_ref().map_or(1, |slow| slow.times);
+        let machine = format!("{} slower={slower}", machine.join(" "));
+        let key = Key::new(&machine, &[image(request), &request.qemu.program], initramfs)?;
         let snapshots = Snapshots::at(folder);
         let found = snapshots.find(&key, request.topology.bytes_of_nodes().count());
         Ok(Some(Self { snapshots, key, found }))
