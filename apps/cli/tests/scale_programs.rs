@@ -57,6 +57,31 @@ fn those_that_are_here_do_right_and_leave_nothing() {
     assert_eq!(folders(), before);
 }
 
+/// One line more that the server does not know is its own to complain of; jobs and commands have no configuration.
+#[test]
+fn a_server_may_have_a_line_more_in_its_configuration() {
+    let _alone = alone();
+    let refused = |options: &[&str]| {
+        let output = scale(options);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        said.lines().last().unwrap().to_owned()
+    };
+    let of_a_job = refused(&["--program", "gmake", "--set", "-j 3"]);
+    assert!(of_a_job.contains("no configuration that could say `-j 3`"), "{of_a_job}");
+    let of_a_command = refused(&["--set", "EnableMMAP Off", "--", "true"]);
+    assert!(of_a_command.contains("cannot be used with"), "{of_a_command}");
+    let of_a_server = refused(&["--program", "apache", "--set", "Quartier On", "--cpus", "1,2"]);
+    let is_here = !of_a_server.contains("is not here: apt-get install");
+    assert!(!is_here || of_a_server.contains("Invalid command 'Quartier'"), "{of_a_server}");
+    let swept = ["--set", "EnableMMAP Off", "--cpus=1,2", "--repeat=1", "--no-profile"];
+    if is_here {
+        let output = scale(&[&["--program", "apache", "--json", "-"][..], &swept].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["command"], serde_json::json!(["apache", "--set", "EnableMMAP Off"]));
+    }
+}
+
 #[test]
 fn one_of_them_is_measured() {
     if std::thread::available_parallelism().unwrap().get() < 2 {

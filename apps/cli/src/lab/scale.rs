@@ -82,6 +82,15 @@ pub struct Args {
     /// A program of the study's, from its Debian package, with its load if it is a server
     #[arg(long, value_name = "NAME", value_enum, conflicts_with_all = ["command", "metric", "load", "phase"])]
     program: Option<Program>,
+    /// With a server of --program: one more line of its configuration (memcached: more options); may be repeated
+    #[arg(
+        long,
+        value_name = "LINE",
+        requires = "program",
+        allow_hyphen_values = true,
+        conflicts_with = "command"
+    )]
+    set: Vec<String>,
     #[command(flatten)]
     reporting: ReportArgs,
     /// The program and its arguments
@@ -104,8 +113,9 @@ struct Prepared {
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let reporting = self.reporting.open()?;
+        let named = self.named()?;
         match self.sweep() {
-            Ok(swept) => reporting.write(swept, &self.named()),
+            Ok(swept) => reporting.write(swept, &named),
             Err(error) => match error.downcast_ref::<Interrupted>() {
                 Some(interrupted) => {
                     say::sentence(&error.to_string());
@@ -143,8 +153,8 @@ impl Args {
     }
 
     /// What the report is of.
-    fn named(&self) -> Vec<OsString> {
-        self.program.map_or_else(|| self.command.clone(), |program| vec![program.word().into()])
+    fn named(&self) -> anyhow::Result<Vec<OsString>> {
+        self.program.map_or_else(|| Ok(self.command.clone()), |program| program.named(&self.set))
     }
 
     fn metric(&self) -> anyhow::Result<Metric> {
@@ -169,7 +179,7 @@ impl Args {
         };
         let mut request = request(&["sh".into()])?;
         progress(&format!("{} is prepared, and tried once", program.word()));
-        let program = InGuests::new(program)?;
+        let program = InGuests::new(program, &self.set)?;
         (request.command, request.beside) = (program.command(), program.beside());
         let counting = counting(program.load())?;
         Ok(Prepared { counting, request, _program: Some(program) })

@@ -119,6 +119,10 @@ pub struct Args {
     /// A program of the study's, from its Debian package, with all that it needs on a port and in a folder of its own
     #[arg(long, value_name = "NAME", value_enum, conflicts_with_all = ["command", "serve", "metric", "rate"])]
     program: Option<Program>,
+    /// With a server of --program: one more line of its configuration (memcached: more options); may be repeated
+    #[arg(long, value_name = "LINE", requires = "program", allow_hyphen_values = true,
+          conflicts_with_all = ["command", "serve", "sanity"])]
+    set: Vec<String>,
     /// Run each of the study's programs once (or the one of --program), and say which of them do right
     #[arg(long, conflicts_with_all = ["command", "serve", "metric", "rate", "html", "cpus", "repeat"])]
     sanity: bool,
@@ -245,13 +249,14 @@ impl Args {
             return reporting.write(sweep.run(&guard)?, &sweep.command);
         };
         // What does wrong is not worth being measured; it stays there until all is.
-        let prepared = Prepared::new(program)?;
+        let named = program.named(&self.set)?;
+        let prepared = Prepared::new(program, &self.set)?;
         say::sentence(&format!("{} is prepared, and tried once", program.word()));
         if let Err(why) = prepared.try_once(sweep.largest()) {
             bail!("{} does not run as it should: {why}", program.word());
         }
         sweep.measure_program(&prepared, &allowed()?, self.lasts())?;
-        reporting.write(sweep.run(prepared.guard())?, &[program.word().into()])
+        reporting.write(sweep.run(prepared.guard())?, &named)
     }
 
     fn lasts(&self) -> Lasts {

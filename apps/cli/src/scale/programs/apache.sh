@@ -23,6 +23,7 @@ DocumentRoot $PLACE/root
 ServerLimit 16
 ThreadsPerChild 25
 MaxRequestWorkers 400
+$SETTINGS
 END
     hand_over
 }

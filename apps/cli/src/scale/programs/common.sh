@@ -5,7 +5,8 @@
 #   job       instead of the two: does a fixed job on $QUARTIER_CPUS CPUs, and prints `work N`
 #   check     looks whether what it answers, or has done, is right
 # What cannot be is one sentence on standard error, and status 3. Before this are $PLACE, $PORT, whether all this is for guests of
-# the lab ($IN_GUEST, or nothing), and the words by which root becomes nobody ($BECOME, or nothing for anybody else).
+# the lab ($IN_GUEST, or nothing), the words by which root becomes nobody ($BECOME, or nothing for anybody else), and what whoever
+# measures has a server's configuration say too ($SETTINGS, line by line).
 set -eu
 export LC_ALL=C
 HOST=127.0.0.1

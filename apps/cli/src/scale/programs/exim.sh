@@ -27,6 +27,7 @@ smtp_accept_max = 0
 smtp_accept_queue_per_connection = 0
 tls_advertise_hosts =
 acl_smtp_rcpt = all
+$SETTINGS
 
 begin acl
 all:

@@ -29,8 +29,8 @@ pub struct InGuests {
 impl InGuests {
     /// # Errors
     /// One sentence: what is missing, with the remedy, or what it does wrong.
-    pub fn new(program: Program) -> anyhow::Result<Self> {
-        let this = Self::packed(program)?;
+    pub fn new(program: Program, settings: &[String]) -> anyhow::Result<Self> {
+        let this = Self::packed(program, settings)?;
         // What does wrong is not worth being counted. What it leaves here no guest sees.
         let nr_cpus = available_parallelism().map_or(1, NonZero::get);
         if let Err(why) = this.prepared.try_once(nr_cpus) {
@@ -39,8 +39,8 @@ impl InGuests {
         Ok(this)
     }
 
-    fn packed(program: Program) -> anyhow::Result<Self> {
-        let prepared = Prepared::of_size(program, Size::Guest)?;
+    fn packed(program: Program, settings: &[String]) -> anyhow::Result<Self> {
+        let prepared = Prepared::of_size(program, Size::Guest, settings)?;
         let shared = Place::for_guests()?;
         let path = |name: &str| anyhow::Ok(text(&shared.path().join(name))?.to_owned());
         let (archive, pipe) = (path("packed.tar")?, path("unpacked")?);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_job_does_its_work_from_what_was_packed() {
-        let program = InGuests::new(Program::Mapreduce).unwrap();
+        let program = InGuests::new(Program::Mapreduce, &[]).unwrap();
         let output = ran(&program);
         let printed = String::from_utf8(output.stdout.clone()).unwrap();
         let units = Metric::count(METRIC).unwrap().units(&printed, 1.0);
@@ -114,7 +114,7 @@ mod tests {
     /// Or it would wait for ever.
     #[test]
     fn what_cannot_be_unpacked_is_said() {
-        let program = InGuests::packed(Program::Mapreduce).unwrap();
+        let program = InGuests::packed(Program::Mapreduce, &[]).unwrap();
         fs::remove_file(program.script.with_file_name("packed.tar")).unwrap();
         let output = ran(&program);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -62,7 +62,8 @@ END
 }
 
 serve() {
-    become memcached -l "$HOST" -p "$PORT" -U 0 -m 256 -c 4096 -t "$QUARTIER_CPUS"
+    # shellcheck disable=SC2086 # Words.
+    become memcached -l "$HOST" -p "$PORT" -U 0 -m 256 -c 4096 -t "$QUARTIER_CPUS" $SETTINGS
 }
 
 load() {

@@ -62,6 +62,21 @@ impl Program {
         matches!(self, Self::Exim | Self::Memcached | Self::Apache | Self::Postgresql)
     }
 
+    /// What a report of it is named by: as it is typed, with what its configuration says too.
+    ///
+    /// # Errors
+    /// One sentence where it has none.
+    pub fn named(self, settings: &[String]) -> anyhow::Result<Vec<OsString>> {
+        if let Some(first) = settings.first().filter(|_| !self.is_server()) {
+            bail!(
+                "{} has no configuration that could say `{first}`: --set is for servers",
+                self.word()
+            );
+        }
+        let set = settings.iter().flat_map(|line| ["--set".into(), line.into()]);
+        Ok(std::iter::once(self.word().into()).chain(set).collect())
+    }
+
     /// What it counts.
     pub fn unit(self) -> &'static str {
         match self {
@@ -89,18 +104,19 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// For this machine's CPUs.
+    /// For this machine's CPUs, with so many more lines of its configuration.
     ///
     /// # Errors
     /// One sentence: what is missing, with the remedy.
-    pub fn new(program: Program) -> anyhow::Result<Self> {
-        Self::of_size(program, Size::Machine)
+    pub fn new(program: Program, settings: &[String]) -> anyhow::Result<Self> {
+        Self::of_size(program, Size::Machine, settings)
     }
 
-    fn of_size(program: Program, size: Size) -> anyhow::Result<Self> {
+    fn of_size(program: Program, size: Size, settings: &[String]) -> anyhow::Result<Self> {
         let place = Place::new()?;
         let script = place.path().join("program.sh");
-        let head = head(place.path(), &[("PORT", free_port()?.to_string()), size.told()])?;
+        let port = ("PORT", free_port()?.to_string());
+        let head = head(place.path(), &[port, size.told(), told(settings)])?;
         write(&script, &[&head, COMMON, program.script(), DO_IT])?;
         let prepared = Self { program, script, place };
         if let Err(why) = prepared.does("prepare", 1) {
@@ -132,11 +148,8 @@ impl Prepared {
             return Ok(text(&stdout));
         }
         let complained = text(&stderr);
-        let last = complained.lines().rev().find(|line| !line.trim().is_empty());
-        Err(last.map_or_else(
-            || format!("its `{action}` failed ({status})"),
-            |line| line.trim().to_owned(),
-        ))
+        let last = last_line(&complained).map(str::to_owned);
+        Err(last.unwrap_or_else(|| format!("its `{action}` failed ({status})")))
     }
 
     fn ran(&self, mut command: Command) -> io::Result<Output> {
@@ -171,6 +184,16 @@ impl Size {
         };
         ("IN_GUEST", word.to_owned())
     }
+}
+
+/// As scripts are told what a configuration says too.
+fn told(settings: &[String]) -> (&'static str, String) {
+    ("SETTINGS", settings.join("\n"))
+}
+
+/// Of what somebody said, if anything.
+fn last_line(text: &str) -> Option<&str> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
 }
 
 /// A script that does one of the things that it knows.
@@ -221,7 +244,8 @@ mod tests {
     /// What a shell makes of a program's script, without doing anything of it.
     fn read_by_sh(program: Program, size: Size, options: &[&str], end: &str) -> Output {
         let place = Path::new("/a place");
-        let head = head(place, &[("PORT", "7".to_owned()), size.told()]).unwrap();
+        let settings = told(&["one 'thing'".to_owned(), "another".to_owned()]);
+        let head = head(place, &[("PORT", "7".to_owned()), size.told(), settings]).unwrap();
         let script = [head.as_str(), COMMON, program.script(), end].concat();
         Command::new("sh").args(options).args(["-c", &script]).output().unwrap()
     }

@@ -21,6 +21,7 @@ max_connections = 600
 shared_buffers = $BUFFERS
 fsync = off
 autovacuum = off
+$SETTINGS
 END
     as_owner pg_ctl --silent --wait --pgdata="$PLACE/data" --log="$PLACE/log" start </dev/null
     as_owner pgbench --initialize --quiet --scale="$SCALE" --host="$PLACE" --port="$PORT" --username=quartier postgres >"$PLACE/said" 2>&1 ||
