@@ -18,6 +18,9 @@ struct Made {
     /// `count` waits for `slots`, of its own node and of others.
     near_s: f64,
     far_s: f64,
+    /// `count` calls the kernel, which executes more, and waits for memory of its own that has no name.
+    call_s: f64,
+    call_far_s: f64,
     remote_percent: f64,
     busiest_percent: f64,
     memories_busy_percent: Option<f64>,
@@ -26,6 +29,8 @@ struct Made {
 const COUNT: u32 = 0;
 const BESIDE: u32 = 1;
 const SPIN: u32 = 2;
+const CALLED: u32 = 3;
+const CALLEE: u32 = 4;
 
 fn study(few: Made, many: Made) -> Study {
     let frame = |function: &str, module: &str| Frame {
@@ -40,6 +45,8 @@ fn study(few: Made, many: Made) -> Study {
             frame("count", "a"),
             frame("beside", "a"),
             frame("_raw_spin_lock", KERNEL_MODULE),
+            frame("__x64_sys_munmap", KERNEL_MODULE),
+            frame("unmap_region", KERNEL_MODULE),
         ],
         objects: vec!["total".to_owned(), "slots".to_owned(), "mount_lock".to_owned()],
         ..Study::default()
@@ -66,7 +73,13 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
         memory: Some(memory),
         ..cost(vec![COUNT], Some(1), None, None, ran_s, 0.0)
     };
+    let call = |memory, ran_s| Cost {
+        memory,
+        ..cost(vec![COUNT, CALLED, CALLEE], None, None, None, ran_s, 0.0)
+    };
     let costs = vec![
+        call(None, made.call_s),
+        call(Some(Memory::Far), made.call_far_s),
         waits(Memory::Near, made.near_s),
         waits(Memory::Far, made.far_s),
         cost(vec![COUNT], Some(0), Some(Sharing::Word), None, made.word_s, 0.0),
@@ -107,6 +120,8 @@ const FEW: Made = Made {
     unused_s: 0.05,
     near_s: 0.1,
     far_s: 0.0,
+    call_s: 0.1,
+    call_far_s: 0.05,
     remote_percent: 20.0,
     busiest_percent: 10.0,
     memories_busy_percent: None,
@@ -134,6 +149,14 @@ fn lines_that_cost_more_are_named_with_what_lies_there() {
     named(Made { line_s: 1.5, ..FEW }, Class::FalseSharing, "beside", Some("slots"));
     let many = Made { kernel_lock_s: 1.5, ..FEW };
     named(many, Class::Lock, "_raw_spin_lock", Some("mount_lock"));
+}
+
+#[test]
+fn what_the_kernel_executes_and_waits_for_is_told_with_what_it_was_entered_for() {
+    let many = Made { call_s: 0.6, call_far_s: 0.7, ..FEW };
+    let found = only(many);
+    assert_eq!((found.0, found.2), (Some(Class::KernelPath), None));
+    assert!(found.1.contains("munmap()") && found.1.contains("count"), "{}", found.1);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn check(kernel: &str) {
     assert!(!text.contains("ended with"));
 }
 
-/// On request, as `QUARTIER_TEST_KERNELS=all`: what differs between kernels is tested in `daemon.rs` and `faults.rs`.
+/// On request, as `QUARTIER_TEST_KERNELS=all`: what differs between kernels is tested in `daemon.rs`.
 #[test]
 fn the_two_share_a_tree_and_never_fight_on_6_1() {
     if common::asks_for_all_kernels() {

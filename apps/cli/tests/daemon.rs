@@ -15,14 +15,14 @@ const SCRIPT: &str = r#"
     # In a guest that hardly runs, the kernel may bring one home by chance.
     for attempt in 1 2 3 4 5; do
         pids=
-        for cpu in 0 2 4 6; do $far 8 0 $cpu 600 > far.$cpu & pids="$pids $!"; done
+        for cpu in 0 2 4 6; do $far 8 0 $cpu 600 30 > far.$cpu & pids="$pids $!"; done
         sleep 2
         [ $(tail -q -n 1 far.* | grep -c '"local_percent": *0[,.]') -ge 2 ] && break
         echo "attempt $attempt: $(tail -q -n 1 far.*)"
         kill $pids
     done
-    $far 8 3 3 600 > placed & placed=$!
-    perl -e '$nodes = pack("Q", 1); syscall(238, 1, $nodes, 64) == 0 or die; exec @ARGV' $far 8 0 5 600 > bound & bound=$!
+    $far 8 3 3 600 30 > placed & placed=$!
+    perl -e '$nodes = pack("Q", 1); syscall(238, 1, $nodes, 64) == 0 or die; exec @ARGV' $far 8 0 5 600 30 > bound & bound=$!
     sleep 1
     taskset -p -c 3 $placed > /dev/null
     show() {

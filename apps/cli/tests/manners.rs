@@ -7,7 +7,7 @@ mod common;
 const SCRIPT: &str = r#"
     quartier=$1 quartierd=$2 far=$3
     cd /tmp && echo 0 > /proc/sys/kernel/numa_balancing
-    for cpu in 0 2 4 6; do $far 8 0 $cpu 600 > far.$cpu & pids="$pids $!"; done
+    for cpu in 0 2 4 6; do $far 8 0 $cpu 600 30 > far.$cpu & pids="$pids $!"; done
     show() {
         sleep 1.5
         tail -q -n 1 far.* | sed "s/^/$1 /"
@@ -127,7 +127,7 @@ fn check_metrics(lines: &[&str]) {
     assert!(value("quartierd_cpu_seconds_total{part=\"observe\"}") > 0.0);
 }
 
-/// On request, as `QUARTIER_TEST_KERNELS=all`: what differs between kernels is tested in `daemon.rs` and `faults.rs`.
+/// On request, as `QUARTIER_TEST_KERNELS=all`: what differs between kernels is tested in `daemon.rs`.
 #[test]
 fn an_operator_can_count_on_it_on_6_1() {
     if !common::asks_for_all_kernels() {

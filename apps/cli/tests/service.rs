@@ -44,7 +44,7 @@ EOF
 /// Four processes as in the test of the daemon itself: two have to take their memory along.
 const CHECK: &str = r#"
     cd /tmp
-    for cpu in 0 2 4 6; do /run/far 8 0 $cpu 600 > far.$cpu & pids="$pids $!"; done
+    for cpu in 0 2 4 6; do /run/far 8 0 $cpu 600 30 > far.$cpu & pids="$pids $!"; done
     sleep 2
     show() {
         sleep 1.5
@@ -127,7 +127,7 @@ fn check(kernel: &str) {
     assert!(!text.contains("\nnot "), "something was refused");
 }
 
-/// On request, as `QUARTIER_TEST_KERNELS=all`: what differs between kernels is tested in `daemon.rs` and `faults.rs`.
+/// On request, as `QUARTIER_TEST_KERNELS=all`: what differs between kernels is tested in `daemon.rs`.
 #[test]
 fn systemd_runs_it_restarts_it_and_stops_it_on_6_1() {
     if common::asks_for_all_kernels() {

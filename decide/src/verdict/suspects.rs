@@ -73,9 +73,7 @@ impl Suspects {
             return vec![(Suspect::Spent(spent), cost.ran_s + cost.idle_s)];
         }
         if cost.memory.is_some() {
-            let function = site_or_leaf(study, cost, site(study.stack(cost)));
-            let object = cost.object.and_then(|at| study.objects.get(at as usize)).cloned();
-            return vec![(Suspect::Memory(function, object), cost.ran_s)];
+            return vec![(self.stalled(study, cost), cost.ran_s)];
         }
         if let Some(waits) = cost.waits {
             let suspect = match waits {
@@ -85,6 +83,17 @@ impl Suspects {
             return vec![(suspect, cost.idle_s)];
         }
         vec![(self.running(study, cost), cost.ran_s), (self.beside_idle(study, cost), cost.idle_s)]
+    }
+
+    /// The kernel's memory without a name is a part of what the kernel was entered for, like what is executed there.
+    fn stalled(&self, study: &Study, cost: &Cost) -> Suspect {
+        let is_in_kernel = study.stack(cost).next_back().is_some_and(Frame::is_kernel);
+        if is_in_kernel && cost.object.is_none() {
+            return self.running(study, cost);
+        }
+        let function = site_or_leaf(study, cost, site(study.stack(cost)));
+        let object = cost.object.and_then(|at| study.objects.get(at as usize)).cloned();
+        Suspect::Memory(function, object)
     }
 
     fn running(&self, study: &Study, cost: &Cost) -> Suspect {
