@@ -357,6 +357,20 @@ fn reports_are_compared() {
     let output = diff("slow", "fast");
     let printed = text(&output.stdout);
     assert!(output.status.success() && printed.contains(": more."), "{output:?}");
+    // And judged again, to the same verdict, also where that is written to where it was read.
+    let (slow, page) = (file("slow"), file("page.html"));
+    let again = |more: &[&str]| {
+        Command::new(quartier()).args(["scale", "report", &slow]).args(more).output().unwrap()
+    };
+    let saved = || -> Value { serde_json::from_slice(&std::fs::read(&slow).unwrap()).unwrap() };
+    let before = saved();
+    let (printed, written) = (again(&[]), again(&["--json", &slow, "--html", &page]));
+    assert_eq!(printed.stdout, written.stdout, "{written:?}");
+    assert!(text(&printed.stdout).contains("CPUs  runs"), "{printed:?}");
+    for part in ["command", "verdict", "complaints", "study"] {
+        assert_eq!(saved()[part], before[part], "{part}");
+    }
+    assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
     std::fs::write(file("other"), "{\"format\":2,\"command\":[]}").unwrap();
     std::fs::write(file("older"), "{\"format\":1,\"command\":[]}").unwrap();
     for (other, message) in [

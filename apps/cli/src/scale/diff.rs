@@ -1,16 +1,15 @@
 //! `quartier scale diff`.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use quartier_decide::verdict::{Compared, Comparison, STUDY_FORMAT};
-use quartier_observe::json_complaint;
+use anyhow::bail;
+use quartier_decide::verdict::{Compared, Comparison};
 
 use super::report::Report;
 use super::text::amount;
-use crate::topo::source::{print, read_text};
+use crate::topo::source::print;
 
 const EXAMPLES: &str = "\
 Example:
@@ -39,7 +38,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self) -> anyhow::Result<ExitCode> {
-        let (before, after) = (read(&self.before)?, read(&self.after)?);
+        let (before, after) = (Report::read(&self.before)?, Report::read(&self.after)?);
         if before.study.unit != after.study.unit {
             bail!(
                 "the one counts by the {}, the other by the {}: sweep both with the same --metric or --rate",
@@ -60,27 +59,6 @@ impl Args {
         })?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn read(path: &Path) -> anyhow::Result<Report> {
-    let text = read_text(path)?;
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
-        anyhow::anyhow!(
-            "{} is no report of `quartier scale --json`: {}",
-            path.display(),
-            json_complaint(&error)
-        )
-    })?;
-    let format = value.get("format").and_then(serde_json::Value::as_u64);
-    if let Some(format) = format.filter(|format| *format != u64::from(STUDY_FORMAT)) {
-        bail!(
-            "{} has format {format}, and {STUDY_FORMAT} is what this version reads: sweep again",
-            path.display()
-        );
-    }
-    serde_json::from_value(value)
-        .map_err(|error| anyhow::anyhow!("{}", json_complaint(&error)))
-        .with_context(|| format!("{} is no report of `quartier scale --json`", path.display()))
 }
 
 fn text(comparison: &Comparison) -> String {

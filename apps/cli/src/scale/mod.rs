@@ -137,6 +137,8 @@ pub struct Args {
 enum Subcommand {
     /// Compare two reports: before a change, and after it
     Diff(diff::Args),
+    /// Judge a saved report again, and write it as text, page or JSON
+    Report(report::Args),
 }
 
 /// `--order`.
@@ -209,7 +211,8 @@ impl Reporting {
     /// Judges what was measured, writes all of it, and gives the exit status.
     pub fn write(self, swept: Swept, command: &[OsString]) -> anyhow::Result<ExitCode> {
         let report = Report::new(swept, command, self.seed);
-        let json = serde_json::to_string_pretty(&report)? + "\n";
+        // A guest's has a million stacks: each on a line of its own for every part of it, it would be three times as large.
+        let json = serde_json::to_string(&report)? + "\n";
         if let Some(html) = self.html {
             html.write(&html::page(&report))?;
         }
@@ -227,8 +230,10 @@ impl Reporting {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(Subcommand::Diff(args)) = self.command_of {
-            return args.run();
+        match self.command_of {
+            Some(Subcommand::Diff(args)) => return args.run(),
+            Some(Subcommand::Report(args)) => return args.run(),
+            None => {}
         }
         let reporting = self.reporting.open()?;
         if self.sanity {
