@@ -75,7 +75,7 @@ fn a_server_may_have_a_line_more_in_its_configuration() {
     let is_here = !of_a_server.contains("is not here: apt-get install");
     assert!(!is_here || of_a_server.contains("Invalid command 'Quartier'"), "{of_a_server}");
     let swept = ["--set", "EnableMMAP Off", "--cpus=1,2", "--repeat=1", "--no-profile"];
-    if is_here {
+    if is_here && std::thread::available_parallelism().unwrap().get() >= 2 {
         let output = scale(&[&["--program", "apache", "--json", "-"][..], &swept].concat());
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["command"], serde_json::json!(["apache", "--set", "EnableMMAP Off"]));
