@@ -8,6 +8,7 @@ use quartier_count::Recording;
 use quartier_lab::{Error, Input, Request, STATUS_REFUSED, Streams, resolve_program, run};
 
 use super::counting::Counting;
+use crate::scale::measure::last_line;
 
 /// What is kept of what a command says on standard error.
 const KEPT_BYTES: usize = 4096;
@@ -74,9 +75,7 @@ impl LastBytes {
 
     /// What a program that failed said last.
     fn last_line(&self) -> String {
-        let text = self.text();
-        let line = text.lines().rev().find(|line| !line.trim().is_empty());
-        line.unwrap_or("it said nothing").trim().to_owned()
+        last_line(&self.text()).unwrap_or("it said nothing").to_owned()
     }
 }
 

@@ -192,12 +192,16 @@ pub fn check(status: ExitStatus, printed: &str) -> Result<(), String> {
     if status.success() {
         return Ok(());
     }
-    let last = printed.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    let said = last.map_or_else(String::new, |line| {
+    let said = last_line(printed).map_or_else(String::new, |line| {
         let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
         format!(", and the last it said was `{line}`")
     });
     Err(format!("failed ({status}){said}"))
+}
+
+/// Of what somebody said, if anything.
+pub fn last_line(text: &str) -> Option<&str> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
 }
 
 /// The end of a file.

@@ -79,8 +79,7 @@ impl Origin {
         let args = machine_args(request, Some(nr_places(shares)));
         let machine: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         // How fast a clock goes is found out while a guest boots.
-        let slower = request.slow_time.as_ref().map_or(1, |slow| slow.times);
-        let machine = format!("{} slower={slower}", machine.join(" "));
+        let machine = format!("{} slower={}", machine.join(" "), request.slower());
         let key = Key::new(&machine, &[image(request), &request.qemu.program], initramfs)?;
         let snapshots = Snapshots::at(folder);
         let found = snapshots.find(&key, request.topology.bytes_of_nodes().count());

@@ -118,6 +118,11 @@ impl Request {
         self.instrument.as_ref().is_some_and(|instrument| instrument.repeatable)
     }
 
+    /// How many times slower the guest's clock is than this machine's.
+    fn slower(&self) -> u32 {
+        self.slow_time.as_ref().map_or(1, |slow| slow.times)
+    }
+
     /// A request with this process's directory and environment, and nothing writable.
     ///
     /// # Errors

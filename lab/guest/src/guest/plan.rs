@@ -61,7 +61,6 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         _ => (None, false),
     };
     let bytes = |text: &std::ffi::OsString| text.as_bytes().to_vec();
-    let slower = request.slow_time.as_ref().map_or(1, |slow| slow.times);
     Ok(Start {
         command,
         name: bytes(name),
@@ -73,7 +72,7 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         umask: umask.as_raw_mode(),
         beside: request.beside.iter().map(bytes).collect(),
         slow_clocks: request.slow_clocks,
-        slower,
+        slower: request.slower(),
         load: request.load.as_ref().map(|line| Load {
             line: bytes(line),
             ready: request.ready.as_ref().map(bytes),

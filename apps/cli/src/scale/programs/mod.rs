@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use place::Place;
 
 use super::guard::Guard;
+use super::measure::last_line;
 
 const COMMON: &str = include_str!("common.sh");
 /// Behind all functions: the one that is asked for.
@@ -189,11 +190,6 @@ impl Size {
 /// As scripts are told what a configuration says too.
 fn told(settings: &[String]) -> (&'static str, String) {
     ("SETTINGS", settings.join("\n"))
-}
-
-/// Of what somebody said, if anything.
-fn last_line(text: &str) -> Option<&str> {
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
 }
 
 /// A script that does one of the things that it knows.

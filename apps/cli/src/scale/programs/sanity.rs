@@ -2,18 +2,15 @@
 
 use std::fmt::Write;
 use std::fs::File;
-use std::io::{Read, Seek};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use serde::Serialize;
 
-use super::{METRIC, Prepared, Program, last_line};
+use super::{METRIC, Prepared, Program};
+use crate::scale::measure;
 use crate::scale::metric::Metric;
 use crate::scale::serve::{ASKED_EVERY, READY_WITHIN, end};
-
-/// A server that says more before it ends has said what is wrong within it.
-const SAID_BYTES_MAX: u64 = 64 << 10;
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -55,20 +52,22 @@ impl Prepared {
         }
         let mut command = self.command("serve", nr_cpus);
         let cannot = |error| format!("could not be started: {error}");
-        let mut said = tempfile::tempfile().map_err(cannot)?;
+        let said = tempfile::tempfile().map_err(cannot)?;
         command.stdout(Stdio::null()).stderr(said.try_clone().map_err(cannot)?);
         let mut server = self.guard().start(&mut command, Command::spawn).map_err(cannot)?;
-        let done = self.answers(&mut server, &mut said, nr_cpus);
+        let done = self.answers(&mut server, said, nr_cpus);
         let done = done.and_then(|()| self.timed("load", nr_cpus));
         end(&mut server, self.guard())?;
         done
     }
 
-    fn answers(&self, server: &mut Child, said: &mut File, nr_cpus: usize) -> Result<(), String> {
+    fn answers(&self, server: &mut Child, said: File, nr_cpus: usize) -> Result<(), String> {
         let began = Instant::now();
         while let Err(why) = self.does("check", nr_cpus) {
             if let Ok(Some(status)) = server.try_wait() {
-                let last = said_last(said).map_or_else(String::new, |last| format!(": {last}"));
+                let said = measure::text(said).unwrap_or_default();
+                let last = measure::last_line(&said);
+                let last = last.map_or_else(String::new, |last| format!(": {last}"));
                 return Err(format!("it ended before it answered ({status}){last}"));
             }
             if began.elapsed() > READY_WITHIN {
@@ -86,14 +85,6 @@ impl Prepared {
         let metric = Metric::count(METRIC).map_err(|error| error.to_string())?;
         Ok(Done { units: metric.units(&printed, seconds)?, unit: self.program.unit(), seconds })
     }
-}
-
-/// What a server complained of before it ended.
-fn said_last(said: &mut File) -> Option<String> {
-    said.rewind().ok()?;
-    let mut bytes = Vec::new();
-    said.take(SAID_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    last_line(&String::from_utf8_lossy(&bytes)).map(str::to_owned)
 }
 
 /// For people.
