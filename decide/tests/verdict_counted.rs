@@ -227,6 +227,25 @@ fn what_is_spread_over_many_places_is_told_by_the_largest_and_nobody_is_blamed()
     assert!(told.contains("spread over places") && told.contains("`f0` (5 %)"), "{told}");
 }
 
+/// Names and the rest are all of it.
+#[test]
+fn what_nobody_is_named_for_is_told_by_what_it_is() {
+    let many = Made { word_s: 1.5, call_s: 0.15, call_far_s: 0.1, line_s: 0.09, ..FEW };
+    let verdict = Verdict::of(&study(FEW, many));
+    assert_eq!(verdict.culprits.len(), 1, "{verdict:#?}");
+    let rest = verdict.rest.unwrap();
+    let parts: f64 = rest.parts.iter().map(|part| part.share_percent).sum();
+    let all = verdict.culprits[0].share_percent + parts + rest.others_percent;
+    assert!((all - 100.0).abs() < 1e-6, "{rest:#?}");
+    // What the kernel executes and what it waits for are one; what costs less on more CPUs is with all else.
+    assert_eq!(rest.parts.len(), 1, "{rest:#?}");
+    assert_eq!(rest.parts[0].what, "the kernel, entered for munmap()");
+    assert!((rest.parts[0].per_unit_s.by() - 0.1).abs() < 0.01, "{rest:#?}");
+    assert!(rest.others_percent < 0.0, "{rest:#?}");
+    let nothing_lost = Verdict::of(&study(FEW, FEW));
+    assert_eq!(nothing_lost.rest, None);
+}
+
 #[test]
 fn what_no_place_is_known_of_is_told_and_not_blamed_on_anybody() {
     for (many, part) in [

@@ -82,6 +82,31 @@ fn two_runs_under_quartier_give_identical_counts_on_7_3() {
     check("7.3", &[quartier, "run", "--quiet", "--", threads(), "2", "4"]);
 }
 
+/// Where each of two runs says that lines go, who waits for memory and what code is executed.
+#[test]
+fn two_runs_tell_the_same_lines_on_7_3() {
+    if !common::can_boot("7.3") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report.json");
+    let program = common::program("stops_scaling");
+    let run = || {
+        let options = ["--nodes", "2", "--lines", "--report", report.to_str().unwrap()];
+        let output =
+            count("7.3", &options, &[program.to_str().unwrap(), "counter", "2", "200000"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        fs::read_to_string(&report).unwrap()
+    };
+    let first = run();
+    let told: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let lines = told["lines"]["most"].as_array().unwrap();
+    let own = lines.iter().find(|line| !line["process"].is_null()).unwrap();
+    assert_eq!(own["words"][0]["object"], "global_count", "{own}");
+    assert!(lines.iter().any(|line| line["process"].is_null()), "the kernel has none");
+    assert!(first == run(), "two runs differ: {first}");
+}
+
 #[test]
 fn the_guest_has_the_files_that_are_named_and_no_others() {
     if !common::can_boot("6.1") {

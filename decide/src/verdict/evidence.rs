@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cause::Class;
-use super::names::{Waits, is_kernel_lock, is_plumbing};
+use super::names::{Waits, is_interrupt, is_kernel_lock, is_plumbing};
 use super::study::{Cost, Counted, Memory, Point, Sharing, Spent, Study};
 use super::suspects::{Suspect, Suspects, site};
 
@@ -77,6 +77,8 @@ impl<'a> Evidence<'a> {
     fn class(&self, suspect: &Suspect) -> Option<Class> {
         match suspect {
             Suspect::Lock(_) | Suspect::LockIn(_) => Some(Class::Lock),
+            // They come whatever the program does: none of its calls is to be blamed.
+            Suspect::Kernel(entry, _) if is_interrupt(entry) => None,
             Suspect::Kernel(..) => Some(Class::KernelPath),
             Suspect::Serial(_) => Some(Class::SerialPart),
             Suspect::Uneven(_) => Some(Class::Imbalance),

@@ -7,6 +7,7 @@ use super::evidence::{Evidence, Place, context};
 use super::growth::{Growth, Trend, growth, trend};
 use super::judge::Lost;
 use super::names::Waits;
+use super::rest::{Rest, words};
 use super::study::{Cost, Point, Run, Study};
 use super::suspects::{Suspect, Suspects};
 
@@ -57,18 +58,32 @@ impl<'a> Costs<'a> {
     }
 
     /// Everybody whose cost grew beyond the noise, whoever explains most first.
-    pub fn grown(&self, lost: &Lost) -> Vec<Culprit> {
+    pub fn grown(&self, lost: &Lost) -> Vec<(Suspect, Culprit)> {
         self.grown_by(lost, SHARE_MIN)
     }
 
     /// The same of those that explain too little to be named.
-    pub fn grown_little(&self, lost: &Lost) -> Vec<Culprit> {
+    pub fn grown_little(&self, lost: &Lost) -> Vec<(Suspect, Culprit)> {
         let mut little = self.grown_by(lost, LITTLE_MIN);
         little.truncate(LITTLE_TOLD_MAX);
         little
     }
 
-    fn grown_by(&self, lost: &Lost, share_min: f64) -> Vec<Culprit> {
+    /// What is lost besides these.
+    pub fn rest(&self, lost: &Lost, told: &[(Suspect, Culprit)]) -> Option<Rest> {
+        let is_told = |suspect: &Suspect| told.iter().any(|(whose, _)| whose == suspect);
+        let tables = self.tables(|cost| {
+            let parts = self.suspects.parts(self.study, cost);
+            let others = parts.into_iter().filter(|(whose, _)| !is_told(whose));
+            others.map(|(whose, seconds)| (words(&whose), seconds)).collect()
+        });
+        let [few, .., many] = &tables[..] else { return None };
+        let told_percent = told.iter().map(|(_, culprit)| culprit.share_percent).sum();
+        let nr_few = self.points.first()?.runs.len();
+        Some(Rest::of([few, many], nr_few, lost, told_percent, self.look))
+    }
+
+    fn grown_by(&self, lost: &Lost, share_min: f64) -> Vec<(Suspect, Culprit)> {
         let least = share_min * lost.per_unit_s.by();
         let tables = self.tables(|cost| {
             let mut parts = self.suspects.parts(self.study, cost);
@@ -83,8 +98,9 @@ impl<'a> Costs<'a> {
             let by_chance = if let Suspect::Uneven(_) = of.whose { held_up } else { 0.0 };
             of.ends.by() >= by_chance
         });
-        let mut culprits: Vec<_> = grown.map(|of| self.culprit(of, lost)).collect();
-        culprits.sort_by(|a, b| b.share_percent.total_cmp(&a.share_percent));
+        let mut culprits: Vec<_> =
+            grown.map(|of| (of.whose.clone(), self.culprit(of, lost))).collect();
+        culprits.sort_by(|(_, a), (_, b)| b.share_percent.total_cmp(&a.share_percent));
         culprits
     }
 

@@ -6,6 +6,8 @@ use super::cause::Class;
 use super::culprit::{Culprit, is_spent};
 use super::grown::{CHANCE_MAX, Costs, held_up_per_unit};
 use super::growth::{Growth, growth};
+use super::names::is_interrupt;
+use super::rest::Rest;
 use super::study::{Clock, Point, Run, Study};
 use super::suspects::{Suspect, Suspects};
 
@@ -52,6 +54,9 @@ pub struct Verdict {
     pub culprits: Vec<Culprit>,
     /// Places that cost more, without a cause that could be seen; or, where nobody has enough of what is lost to be named, those that have most.
     pub undetermined: Vec<Culprit>,
+    /// All that is lost besides; absent: nothing is lost, or it was not looked at which code runs, or it was judged by an older Quartier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Rest>,
     /// In sentences.
     pub sentences: Vec<String>,
     /// What limits what is said.
@@ -67,6 +72,7 @@ impl Verdict {
             lost: None,
             culprits: Vec::new(),
             undetermined: Vec::new(),
+            rest: None,
             sentences: Vec::new(),
             notes: notes(study),
         };
@@ -98,18 +104,19 @@ impl Verdict {
             return;
         }
         let costs = Costs::of(study, to);
-        for culprit in costs.grown(lost) {
-            if culprit.class.is_some() {
-                self.culprits.push(culprit);
-            } else {
-                self.undetermined.push(culprit);
-            }
+        let mut told = costs.grown(lost);
+        let is_spread = told.is_empty();
+        if is_spread {
+            told = costs.grown_little(lost);
         }
-        if self.culprits.is_empty() && self.undetermined.is_empty() {
-            self.undetermined = costs.grown_little(lost);
+        self.rest = costs.rest(lost, &told);
+        let told = told.into_iter().map(|(_, culprit)| culprit);
+        if is_spread {
+            self.undetermined = told.collect();
             self.sentences.push(spread(&self.undetermined));
             return;
         }
+        (self.culprits, self.undetermined) = told.partition(|culprit| culprit.class.is_some());
         self.sentences.extend(self.culprits.iter().take(2).map(Culprit::sentence));
         if let Some(first) = self.culprits.first().and_then(|culprit| culprit.class) {
             let busy = load_busy_percent(to).filter(|_| first == Class::ClientLimited);
@@ -129,6 +136,11 @@ fn nothing_named(place: &Culprit, study: &Study) -> String {
     if is_spent(function) {
         return format!(
             "Nothing is named: {share_percent:.0} % of what is lost is {function}, and which code or variable that is of was not counted."
+        );
+    }
+    if is_interrupt(function) {
+        return format!(
+            "Nothing is named: {share_percent:.0} % of what is lost are {function}, and what brought those about was not seen."
         );
     }
     if study.is_modelled {

@@ -15,6 +15,7 @@ mod grown;
 mod growth;
 mod judge;
 mod names;
+mod rest;
 mod sets;
 mod student;
 mod study;
@@ -29,6 +30,7 @@ pub use fold::fold;
 pub use growth::{Growth, Level, Trend, growth, trend};
 pub use judge::{Lost, Outcome, Verdict};
 pub use names::{Waits, waits_for};
+pub use rest::{Part, Rest};
 pub use sets::{Order, cpu_order, default_counts};
 pub use study::{
     Clock, Cost, Counted, Memory, Point, Profile, Run, STUDY_FORMAT, Sharing, Spent, Study,

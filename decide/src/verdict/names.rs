@@ -163,6 +163,20 @@ fn is_c_library(module: &str) -> bool {
         .any(|start| module.starts_with(start))
 }
 
+/// By a part of what handles them in the kernel: interrupts come whatever the program does, and say nothing of where it is.
+const INTERRUPTS: [(&str, &str); 5] = [
+    ("sysvec_apic_timer", "interrupts of timers"),
+    ("sysvec_call_function", "interrupts by other CPUs"),
+    ("sysvec_reschedule", "interrupts by other CPUs"),
+    ("sysvec_", "other interrupts"),
+    ("common_interrupt", "other interrupts"),
+];
+
+/// Whether that is what brought a program into the kernel.
+pub fn is_interrupt(entry: &str) -> bool {
+    INTERRUPTS.iter().any(|(_, interrupts)| *interrupts == entry)
+}
+
 /// What brought the program into the kernel: a system call's name, or a fault's.
 pub fn kernel_entry<'a>(stack: impl Iterator<Item = &'a Frame>) -> Option<String> {
     let mut first = None;
@@ -176,8 +190,10 @@ pub fn kernel_entry<'a>(stack: impl Iterator<Item = &'a Frame>) -> Option<String
         if name.contains("exc_page_fault") {
             return Some("page faults".to_owned());
         }
-        if name.contains("sysvec_") || name.contains("common_interrupt") {
-            return Some("interrupts".to_owned());
+        for (part, interrupts) in INTERRUPTS {
+            if name.contains(part) {
+                return Some(interrupts.to_owned());
+            }
         }
         // Every system call goes through these.
         let is_entry = ["entry_SYSCALL", "do_syscall", "x64_sys_call", "asm_", "el0"];
@@ -248,6 +264,13 @@ mod tests {
         assert_eq!(kernel_entry(calls.iter()).as_deref(), Some("write()"));
         let fault = stack(&[("work", "a"), ("asm_exc_page_fault", "[kernel]"), ("x", "[kernel]")]);
         assert_eq!(kernel_entry(fault.iter()).as_deref(), Some("page faults"));
+        let tick = stack(&[
+            ("work", "a"),
+            ("asm_sysvec_apic_timer_interrupt", "[kernel]"),
+            ("sysvec_apic_timer_interrupt", "[kernel]"),
+        ]);
+        let entry = kernel_entry(tick.iter()).unwrap();
+        assert!(is_interrupt(&entry) && entry.contains("timers"), "{entry}");
         // Where the compiler left no function of the call's own.
         let inlined = stack(&[("do_syscall_64", "[kernel]"), ("vm_mmap_pgoff", "[kernel]")]);
         assert_eq!(kernel_entry(inlined.iter()).as_deref(), Some("vm_mmap_pgoff"));

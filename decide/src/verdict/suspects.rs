@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quartier_model::Frame;
 use serde::{Deserialize, Serialize};
 
-use super::names::{Waits, is_kernel_lock, is_lock, is_plumbing, kernel_entry};
+use super::names::{Waits, is_interrupt, is_kernel_lock, is_lock, is_plumbing, kernel_entry};
 use super::study::{Cost, Point, Sharing, Spent, Study};
 
 /// Who may be the culprit.
@@ -113,6 +113,7 @@ impl Suspects {
             };
         }
         match kernel_entry(study.stack(cost)) {
+            Some(entry) if is_interrupt(&entry) => Suspect::Kernel(entry.clone(), entry),
             Some(entry) => Suspect::Kernel(entry, site),
             None => Suspect::Code(site_or_leaf(study, cost, site), object.cloned()),
         }

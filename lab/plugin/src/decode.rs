@@ -19,6 +19,8 @@ pub enum Meaning {
     Stop,
     /// A program was given memory.
     Allocated,
+    /// It waits for another CPU, and looks again.
+    Pause,
     /// Control register 3, the root of the page tables, is written.
     WriteRoot,
     /// Another control register that ends translations is written, or translations are ended by kind.
@@ -55,6 +57,7 @@ pub fn meaning(bytes: &[u8]) -> Meaning {
         [0xc2 | 0xc3, ..] => Meaning::Return,
         // An exchange with memory is atomic without saying so.
         [0x86 | 0x87, modrm, ..] if modrm >> 6 != 3 => Meaning::Atomic,
+        [0x90] if prefixes.repeat => Meaning::Pause,
         _ if prefixes.lock => Meaning::Atomic,
         _ => Meaning::Plain,
     }
@@ -72,6 +75,7 @@ fn marker(displacement: &[u8]) -> Meaning {
 #[derive(Clone, Copy, Debug, Default)]
 struct Prefixes {
     lock: bool,
+    repeat: bool,
     operand_size: bool,
     /// What the REX prefix adds to the number of a base register.
     base_extension: u8,
@@ -83,8 +87,9 @@ fn prefixes(bytes: &[u8]) -> (Prefixes, &[u8]) {
     for (index, byte) in bytes.iter().enumerate() {
         match byte {
             0xf0 => prefixes.lock = true,
+            0xf3 => prefixes.repeat = true,
             0x66 => prefixes.operand_size = true,
-            0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67 | 0xf2 | 0xf3 => {}
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67 | 0xf2 => {}
             // REX is the last prefix, or none.
             0x40..=0x4f => {
                 prefixes.base_extension = (byte & 1) << 3;
@@ -108,6 +113,13 @@ mod tests {
         assert_eq!(meaning(&with(ALLOCATED)), Meaning::Allocated);
         assert_eq!(meaning(&with(0)), Meaning::Plain);
         assert_eq!(meaning(&with(START)[..6]), Meaning::Plain);
+    }
+
+    #[test]
+    fn a_pause_is_told_from_what_does_nothing_else() {
+        assert_eq!(meaning(&[0xf3, 0x90]), Meaning::Pause);
+        assert_eq!(meaning(&[0x90]), Meaning::Plain); // nop
+        assert_eq!(meaning(&[0xf3, 0x0f, 0x1e, 0xfa]), Meaning::Plain); // endbr64
     }
 
     #[test]

@@ -180,7 +180,9 @@ impl Machine {
             calls: Mutex::default(),
             allocations: Mutex::default(),
             are_told: AtomicBool::new(false),
-            steps: arguments.tells_handovers.then(|| Steps::new(nr_cpus)),
+            // In one thread, whoever waits holds up those that it waits for.
+            steps: (arguments.tells_handovers && !arguments.single)
+                .then(|| Steps::new(nr_cpus)),
             arguments,
         })
     }
@@ -314,6 +316,22 @@ impl Machine {
             steps.spent(index, cpu.model.modelled_cycles());
             steps.wait(index, std::thread::yield_now);
         }
+    }
+
+    /// Whether CPUs wait for each other where they share.
+    pub fn keeps_in_step(&self) -> bool {
+        self.steps.is_some()
+    }
+
+    /// CPU `index` waits for another in a loop. One that is behind gets on first; and the one that it waits for may have had no turn on
+    /// this machine yet: it would be waited for as long as that takes, some thousand times as long as a machine's CPU needs to answer.
+    pub fn pauses(&self, (index, cpu): (usize, &mut Cpu)) {
+        let Some(steps) = &self.steps else { return };
+        if cpu.runs.is_measured {
+            steps.spent(index, cpu.model.modelled_cycles());
+            steps.wait(index, std::thread::yield_now);
+        }
+        std::thread::yield_now();
     }
 
     /// CPU `index` runs a block: others may be waiting for it to get on.

@@ -43,7 +43,7 @@ struct Counted {
     #[arg(long, hide = true)]
     check_translations: bool,
     /// Tell which lines of memory CPUs take from each other and where they wait for memory, what lies there, and whose code it is
-    #[arg(long, conflicts_with_all = ["sample", "repeatable"])]
+    #[arg(long, conflicts_with = "sample")]
     lines: bool,
     /// With --lines: name memory that was allocated, by the function that did; a library in the program tells of each call
     #[arg(long, requires = "lines")]

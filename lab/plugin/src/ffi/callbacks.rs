@@ -291,6 +291,10 @@ pub extern "C" fn on_allocated(said: c_uint, _word: *mut c_void) {
     with_cpu(said, |machine, cpu| machine.allocated(&mut cpu.registers));
 }
 
+pub extern "C" fn on_pause(said: c_uint, _word: *mut c_void) {
+    with_cpu(said, |machine, cpu| machine.pauses((machine.index(said as usize), cpu)));
+}
+
 pub extern "C" fn on_created(said: c_uint, _word: *mut c_void) {
     with_cpu(said, |machine, cpu| {
         let task = cpu.registers.read(Register::ARGUMENTS[0]);

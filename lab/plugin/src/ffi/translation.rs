@@ -97,7 +97,15 @@ fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning
         Meaning::FlushPage(register) => {
             on_execution(instruction, callbacks::on_flush_page, usize::from(register));
         }
-        Meaning::Plain | Meaning::Atomic | Meaning::Call | Meaning::Return | Meaning::Start => {}
+        Meaning::Pause if machine.keeps_in_step() => {
+            on_execution(instruction, callbacks::on_pause, 0);
+        }
+        Meaning::Plain
+        | Meaning::Atomic
+        | Meaning::Call
+        | Meaning::Return
+        | Meaning::Start
+        | Meaning::Pause => {}
     }
     if let Some(facts) = machine.tasks.facts() {
         if vaddr == facts.switch_to {

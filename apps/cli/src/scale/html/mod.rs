@@ -5,7 +5,7 @@ mod flame;
 mod page;
 mod profiles;
 
-use quartier_decide::verdict::{Counted, Culprit, Point, Run};
+use quartier_decide::verdict::{Counted, Culprit, Part, Point, Rest, Run};
 
 use super::report::Report;
 use super::text::{certainty, duration, levels};
@@ -25,6 +25,7 @@ pub fn page(report: &Report) -> String {
         page.raw(&format!("<div class=\"pair\">{}{}</div>", lines(report), remote(report)));
     }
     culprits(&mut page, report);
+    rest(&mut page, report.verdict.rest.as_ref());
     if let (Some(from), Some(to)) = ends(report) {
         profiles::side_by_side(&mut page, report, from, to);
         profiles::waits(&mut page, report, from, to);
@@ -161,6 +162,21 @@ fn culprits(page: &mut Page, report: &Report) {
              runs meanwhile."
         )
     ));
+}
+
+fn rest(page: &mut Page, rest: Option<&Rest>) {
+    let Some(Rest { share_percent, parts, others_percent }) = rest else { return };
+    if parts.is_empty() {
+        return;
+    }
+    page.words("h2", &format!("The rest, {share_percent:.0} % of the loss"));
+    let row = |of: &Part| {
+        let share = format!("{:.0} % ±{:.0}", of.share_percent, of.share_error_percent);
+        vec![of.what.clone(), share, duration(of.per_unit_s.by())]
+    };
+    let others = vec!["all else".to_owned(), format!("{others_percent:.0} %"), String::new()];
+    page.table(&["what", "of the loss", "more for each unit"], parts.iter().map(row).chain([others]));
+    page.words("p", "Not certain to grow, or less than a tenth of the loss.");
 }
 
 /// In which stacks, with their parts of the loss where there are several.

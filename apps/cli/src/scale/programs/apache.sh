@@ -1,5 +1,5 @@
 # Apache: one file of 300 bytes, and a new connection for each request, as in the study. Threads and processes as Debian has them.
-size REQUESTS 10000 20
+size REQUESTS 10000 60
 size CONCURRENT 32 2
 
 prepare() {

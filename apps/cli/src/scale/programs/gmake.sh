@@ -46,7 +46,7 @@ prepare() {
         echo "}"
     } >"$PLACE/source/main.c"
     if [ "$SUFFIX" = s ]; then
-        (cd "$PLACE/source" && cc -O2 -S -- *.c && rm -- *.c)
+        (cd "$PLACE/source" && cc -O2 -S ./*.c && rm -- *.c)
     fi
     cat >"$PLACE/source/Makefile" <<END
 OBJECTS := \$(patsubst %.$SUFFIX,%.o,\$(wildcard *.$SUFFIX))

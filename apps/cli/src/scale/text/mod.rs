@@ -4,7 +4,9 @@ mod off_cpus;
 
 use std::fmt::Write;
 
-use quartier_decide::verdict::{Counted, Culprit, Point, Run, Scalability, Spread, Trend};
+use quartier_decide::verdict::{
+    Counted, Culprit, Part, Point, Rest, Run, Scalability, Spread, Trend,
+};
 
 use super::report::Report;
 
@@ -26,6 +28,7 @@ pub fn print(report: &Report) -> String {
     for place in &report.verdict.undetermined {
         self::culprit(&mut text, place);
     }
+    rest(&mut text, report.verdict.rest.as_ref());
     law(&mut text, report.scalability.as_ref(), report.study.points.len());
     for note in report.verdict.notes.iter().chain(&report.complaints) {
         let _ = writeln!(text, "note: {note}");
@@ -180,6 +183,23 @@ fn contexts(text: &mut String, culprit: &Culprit) {
         let share = share_percent.map_or_else(String::new, |of| format!(" ({of:.0} %)"));
         let _ = writeln!(text, "  {more}{}{share}", stack[skipped..].join(" → "));
     }
+}
+
+fn rest(text: &mut String, rest: Option<&Rest>) {
+    let Some(Rest { share_percent, parts, others_percent }) = rest else { return };
+    if parts.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\nThe rest is {share_percent:.0} % of the lost scaling; these are not certain to grow, or have less than a tenth of it:"
+    );
+    for Part { what, share_percent, share_error_percent, per_unit_s } in parts {
+        let more = duration(per_unit_s.by());
+        let _ =
+            writeln!(text, "  {share_percent:3.0} % (±{share_error_percent:.0}): {what}, {more} more");
+    }
+    let _ = writeln!(text, "  {others_percent:3.0} %: all else");
 }
 
 /// What a unit costs at each CPU count.
