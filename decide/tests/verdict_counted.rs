@@ -21,6 +21,8 @@ struct Made {
     /// `count` calls the kernel, which executes more, and waits for memory of its own that has no name.
     call_s: f64,
     call_far_s: f64,
+    /// And `beside` does.
+    call_beside_s: f64,
     remote_percent: f64,
     busiest_percent: f64,
     memories_busy_percent: Option<f64>,
@@ -80,6 +82,7 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
     let costs = vec![
         call(None, made.call_s),
         call(Some(Memory::Far), made.call_far_s),
+        cost(vec![BESIDE, CALLED, CALLEE], None, None, None, made.call_beside_s, 0.0),
         waits(Memory::Near, made.near_s),
         waits(Memory::Far, made.far_s),
         cost(vec![COUNT], Some(0), Some(Sharing::Word), None, made.word_s, 0.0),
@@ -122,6 +125,7 @@ const FEW: Made = Made {
     far_s: 0.0,
     call_s: 0.1,
     call_far_s: 0.05,
+    call_beside_s: 0.05,
     remote_percent: 20.0,
     busiest_percent: 10.0,
     memories_busy_percent: None,
@@ -157,6 +161,25 @@ fn what_the_kernel_executes_and_waits_for_is_told_with_what_it_was_entered_for()
     let found = only(many);
     assert_eq!((found.0, found.2), (Some(Class::KernelPath), None));
     assert!(found.1.contains("munmap()") && found.1.contains("count"), "{}", found.1);
+}
+
+/// Each of those who enter it costs too little more to be named, and together they do not.
+#[test]
+fn what_the_kernel_is_entered_for_is_named_where_no_one_function_is() {
+    let many = Made { word_s: 8.1, call_s: 0.7, call_beside_s: 0.6, ..FEW };
+    let verdict = Verdict::of(&study(FEW, many));
+    let named: Vec<_> =
+        verdict.culprits.iter().map(|of| (of.class, of.function.as_str())).collect();
+    assert_eq!(
+        named,
+        [(Some(Class::BouncingLine), "count"), (Some(Class::KernelPath), "munmap()")],
+        "{verdict:#?}"
+    );
+    let kernel = &verdict.culprits[1];
+    assert!((kernel.per_unit_s.by() - 1.15).abs() < 0.01, "{kernel:#?}");
+    assert_eq!(kernel.contexts.len(), 2, "where it grew: {kernel:#?}");
+    let rest = verdict.rest.unwrap();
+    assert!(rest.parts.is_empty() && rest.share_percent.abs() < 1.0, "{rest:#?}");
 }
 
 #[test]

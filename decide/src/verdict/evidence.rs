@@ -52,7 +52,7 @@ impl<'a> Evidence<'a> {
             let parts = suspects.parts(study, cost);
             let seconds: f64 = parts
                 .iter()
-                .filter(|(whose, _)| whose == suspect)
+                .filter(|(whose, _)| suspect.has(whose))
                 .map(|(_, seconds)| seconds)
                 .sum();
             if seconds > 0.0 {

@@ -71,7 +71,7 @@ impl<'a> Costs<'a> {
 
     /// What is lost besides these.
     pub fn rest(&self, lost: &Lost, told: &[(Suspect, Culprit)]) -> Option<Rest> {
-        let is_told = |suspect: &Suspect| told.iter().any(|(whose, _)| whose == suspect);
+        let is_told = |suspect: &Suspect| told.iter().any(|(whose, _)| whose.has(suspect));
         let tables = self.tables(|cost| {
             let parts = self.suspects.parts(self.study, cost);
             let others = parts.into_iter().filter(|(whose, _)| !is_told(whose));
@@ -90,10 +90,19 @@ impl<'a> Costs<'a> {
             // Nobody runs, and threads wait for each other: they take long to wake up, and no code is to be blamed.
             parts
                 .retain(|(whose, _)| !matches!(whose, Suspect::Waits(Waits::Others | Waits::Lock)));
+            let in_all = |(whose, seconds): &(Suspect, f64)| Some((whose.in_all()?, *seconds));
+            let all: Vec<_> = parts.iter().filter_map(in_all).collect();
+            parts.extend(all);
             parts
         });
         let held_up = held_up_per_unit(self.to);
-        let grown = certain(self.tested(&tables, least), least).into_iter().filter(|of| {
+        let grown = certain(self.tested(&tables, least), least);
+        let named: Vec<Suspect> = grown.iter().map(|of| of.whose.clone()).collect();
+        let grown = grown.into_iter().filter(|of| {
+            // Who enters the kernel says more than what it is entered for by all together.
+            !named.iter().any(|other| *other != of.whose && of.whose.has(other))
+        });
+        let grown = grown.filter(|of| {
             // A thread that others hold up comes last though its part is no larger.
             let by_chance = if let Suspect::Uneven(_) = of.whose { held_up } else { 0.0 };
             of.ends.by() >= by_chance
@@ -128,7 +137,7 @@ impl<'a> Costs<'a> {
     fn contexts(&self, suspect: &Suspect, by: f64, lost: &Lost) -> Vec<Context> {
         let tables = self.tables(|cost| {
             let parts = self.suspects.parts(self.study, cost);
-            let own = parts.into_iter().filter(|(whose, _)| whose == suspect);
+            let own = parts.into_iter().filter(|(whose, _)| suspect.has(whose));
             let seconds: f64 = own.map(|(_, seconds)| seconds).sum();
             if seconds > 0.0 { vec![(context(self.study, cost), seconds)] } else { Vec::new() }
         });

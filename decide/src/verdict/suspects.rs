@@ -20,7 +20,7 @@ pub enum Suspect {
     Code(String, Option<String>),
     /// A function that waits for memory, and what lies there.
     Memory(String, Option<String>),
-    /// The kernel: what it was entered for, and by which function.
+    /// The kernel: what it was entered for, and by which function; twice the same: by whichever.
     Kernel(String, String),
     /// Code that runs while others have nothing to do, and never beside others.
     Serial(String),
@@ -30,6 +30,26 @@ pub enum Suspect {
     Waits(Waits),
     /// A guest's modelled time that no place is known of.
     Spent(Spent),
+}
+
+impl Suspect {
+    /// What the kernel was entered for, by whichever function.
+    pub fn in_all(&self) -> Option<Self> {
+        match self {
+            Self::Kernel(entry, by) if entry != by => {
+                Some(Self::Kernel(entry.clone(), entry.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether another is this one, or a part of it.
+    pub fn has(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Kernel(all, by), Self::Kernel(entry, _)) if all == by => all == entry,
+            _ => self == other,
+        }
+    }
 }
 
 /// A context counts as serial when so much of it runs beside idle CPUs.

@@ -45,11 +45,10 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     clients: u32,
     /// Pages that each of them asks for
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 8)]
     pages: u32,
-    /// Tell which of the kernel's functions take lines from other CPUs, instead; it takes longer. (Hidden for as long as `lab count`
-    /// refuses to tell lines of repeatable guests.)
-    #[arg(long, hide = true)]
+    /// Tell which of the kernel's functions take lines from other CPUs, instead; it takes longer
+    #[arg(long)]
     lines: bool,
     /// The kernel that they run on
     #[arg(long, default_value = "7.3")]

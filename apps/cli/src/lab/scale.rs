@@ -99,7 +99,7 @@ pub struct Args {
 }
 
 /// How much slower time passes in guests: of what CPUs take from each other ticks had two thirds otherwise.
-const SLOW_TIME: u32 = 20;
+const SLOW_TIME: u32 = 50;
 
 /// All that runs need.
 struct Prepared {

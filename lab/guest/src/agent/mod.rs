@@ -89,7 +89,7 @@ fn boot() -> Result<()> {
         // A guest may stop here, and others go on as it was, at another time: nothing is begun before, and nothing is half sent.
         let start = start.map_or_else(|| receive_start(&mut from_host), Ok)?;
         let heartbeat = if start.is_repeatable { HEARTBEAT_REPEATABLE } else { HEARTBEAT };
-        start_heartbeat(host.clone(), heartbeat);
+        start_heartbeat(host.clone(), heartbeat / start.slower);
         random::begin_anew(&start.seed)?;
         if start.is_repeatable {
             mounts::stay(&start)?;

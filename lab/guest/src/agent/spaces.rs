@@ -17,6 +17,8 @@ use crate::frame::{DATA_BYTES_MAX, Frame};
 
 /// So often it is looked for what processes have loaded since they began.
 const LOOK: Duration = Duration::from_millis(20);
+/// By the host's clock no more seldom than so: else processes of a slow guest come and go unseen.
+const LOOK_OF_HOST: Duration = Duration::from_millis(400);
 /// But no sooner than after so many times as long as the last look took: on many CPUs it takes longer than that, ahead of all others.
 const RESTS_PER_LOOK: u32 = 10;
 /// Ahead of all that is looked at: where each CPU has work, whoever waits for its turn comes when a short process is over.
@@ -34,8 +36,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From before the first of them begins.
-    pub fn begin() -> Result<Self> {
+    /// From before the first of them begins, in a guest whose clock is so many times slower.
+    pub fn begin(slower: u32) -> Result<Self> {
         let making = "make an event";
         let end = eventfd(0, EventfdFlags::CLOEXEC).doing(making)?;
         let ended = end.try_clone().doing(making)?;
@@ -44,7 +46,7 @@ impl Watch {
         let watcher = thread::spawn(move || {
             // On Linux a priority is of one thread; without it more is missed, and no more than that.
             let _ = setpriority_process(None, NICE);
-            watch(&ended, execs.as_ref())
+            watch(&ended, execs.as_ref(), LOOK.min(LOOK_OF_HOST / slower))
         });
         Ok(Self { end, watcher })
     }
@@ -63,10 +65,10 @@ impl Watch {
     }
 }
 
-fn watch(ended: &OwnedFd, execs: Option<&Execs>) -> Spaces {
+fn watch(ended: &OwnedFd, execs: Option<&Execs>, look: Duration) -> Spaces {
     let mut spaces = Spaces::new();
     let mut looked = Instant::now();
-    let mut rest = LOOK;
+    let mut rest = look;
     loop {
         let waited_for = [Some(ended.as_fd()), execs.map(AsFd::as_fd)];
         let mut waited_for: Vec<_> = waited_for
@@ -91,7 +93,7 @@ fn watch(ended: &OwnedFd, execs: Option<&Execs>) -> Spaces {
         }
         if is_time {
             looked = Instant::now();
-            rest = LOOK.max(RESTS_PER_LOOK * (looked - began));
+            rest = look.max(RESTS_PER_LOOK * (looked - began));
         }
     }
 }

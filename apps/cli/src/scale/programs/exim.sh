@@ -4,7 +4,7 @@ size SENDERS 4 1
 size CONNECTIONS 10 1
 size MESSAGES 10 1
 # It is looked so often whether all are delivered.
-size PAUSE_S 0.05 1
+size PAUSE_S 0.05 0.05
 size WITHIN_S 30 600
 
 prepare() {

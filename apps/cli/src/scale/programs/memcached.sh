@@ -2,7 +2,7 @@
 # each core, and left what a shared table costs out.) In a guest the load is a script of ours: the tool fills ten megabytes with chance
 # and has its threads look all the time, which there is minutes before the first request and most of the work after it.
 size CONNECTIONS 16 1
-size REQUESTS 100000 64
+size REQUESTS 100000 400
 
 prepare() {
     need memcached memcached

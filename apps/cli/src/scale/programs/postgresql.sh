@@ -3,7 +3,7 @@
 size SCALE 10 1
 size BUFFERS 256MB 64MB
 size CLIENTS 8 1
-size TRANSACTIONS 2000 20
+size TRANSACTIONS 2000 150
 
 for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
 
