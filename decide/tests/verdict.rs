@@ -295,6 +295,7 @@ fn a_change_is_told_by_its_ratio_and_by_who_is_gone() {
             && comparison.sentences[0].ends_with("more.")
     );
     let says = |what: &str| comparison.sentences.iter().any(|sentence| sentence.contains(what));
+    assert!(says("0.33 times the CPU time"), "{comparison:#?}");
     assert!(says("Gone: bouncing line in `count`, `total`"), "{comparison:#?}");
     let same = Comparison::of(&before, &before);
     assert!(same.sentences[0].contains("no difference") && !same.points[1].is_changed);

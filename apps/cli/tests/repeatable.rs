@@ -93,8 +93,7 @@ fn two_runs_tell_the_same_lines_on_7_3() {
     let program = common::program("stops_scaling");
     let run = || {
         let options = ["--nodes", "2", "--lines", "--report", report.to_str().unwrap()];
-        let output =
-            count("7.3", &options, &[program.to_str().unwrap(), "counter", "2", "200000"]);
+        let output = count("7.3", &options, &[program.to_str().unwrap(), "counter", "2", "200000"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         fs::read_to_string(&report).unwrap()
     };

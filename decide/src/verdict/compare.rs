@@ -29,6 +29,10 @@ pub struct Compared {
     pub throughput: Option<Growth>,
     /// Better or worse, beyond the noise.
     pub is_changed: bool,
+    /// CPU seconds used for each unit, without what CPUs had nothing to do; absent: not known.
+    pub cpu_per_unit_s: Option<Growth>,
+    /// More or less, beyond the noise.
+    pub is_cpu_changed: bool,
 }
 
 impl Comparison {
@@ -44,6 +48,7 @@ impl Comparison {
             })
             .collect();
         let mut sentences = vec![headline(&points)];
+        sentences.extend(points.last().and_then(|last| cpu_time(last, before)));
         sentences.extend(culprits(&Verdict::of(before), &Verdict::of(after)));
         Self { points, sentences }
     }
@@ -51,14 +56,37 @@ impl Comparison {
 
 fn compared(before: &Point, after: &Point) -> Compared {
     let rates = |point: &Point| point.runs.iter().map(Run::throughput).collect::<Vec<_>>();
+    let used =
+        |point: &Point| point.runs.iter().filter_map(Run::cpu_per_unit_s).collect::<Vec<_>>();
     let throughput = growth(&rates(before), &rates(after), 0.0);
+    let cpu_per_unit_s = growth(&used(before), &used(after), 0.0);
     // In either direction, so half of the chance for each.
-    let is_changed = throughput.is_some_and(|of| of.p.min(1.0 - of.p) < CHANCE_MAX / 2.0);
-    Compared { nr_cpus: before.nr_cpus, throughput, is_changed }
+    let is_beyond = |of: Growth| of.p.min(1.0 - of.p) < CHANCE_MAX / 2.0;
+    Compared {
+        nr_cpus: before.nr_cpus,
+        throughput,
+        is_changed: throughput.is_some_and(is_beyond),
+        cpu_per_unit_s,
+        is_cpu_changed: cpu_per_unit_s.is_some_and(is_beyond),
+    }
+}
+
+/// Where throughput is within the noise of idle CPUs, what a unit costs may not be.
+fn cpu_time(last: &Compared, study: &Study) -> Option<String> {
+    let Compared { nr_cpus, cpu_per_unit_s: Some(of), is_cpu_changed: true, .. } = last else {
+        return None;
+    };
+    let modelled = if study.is_modelled { "modelled " } else { "" };
+    Some(format!(
+        "There each {} takes {:.2} times the {modelled}CPU time (±{:.2}) on {nr_cpus} CPUs, idle time left out.",
+        study.unit,
+        of.to / of.from,
+        of.error / of.from
+    ))
 }
 
 fn headline(points: &[Compared]) -> String {
-    let Some(Compared { nr_cpus, throughput, is_changed }) = points.last() else {
+    let Some(Compared { nr_cpus, throughput, is_changed, .. }) = points.last() else {
         return "The two have no CPU count in common, so nothing can be compared: give both sweeps the same --cpus."
             .to_owned();
     };

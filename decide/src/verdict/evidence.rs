@@ -24,9 +24,11 @@ pub struct Place {
     pub context: Vec<String>,
 }
 
-/// A cost's calling context, from the outermost function of the program's own.
+/// A cost's calling context, from the outermost function of the program's own; all of it where none is known.
 pub fn context(study: &Study, cost: &Cost) -> Vec<String> {
-    let own = study.stack(cost).skip_while(|frame| is_plumbing(frame));
+    let nr_plumbing = study.stack(cost).take_while(|frame| is_plumbing(frame)).count();
+    let skipped = if nr_plumbing < cost.stack.len() { nr_plumbing } else { 0 };
+    let own = study.stack(cost).skip(skipped);
     own.map(|frame| frame.function.clone()).take(FRAMES_SHOWN).collect()
 }
 

@@ -178,9 +178,11 @@ pub fn is_interrupt(entry: &str) -> bool {
 }
 
 /// What brought the program into the kernel: a system call's name, or a fault's.
-pub fn kernel_entry<'a>(stack: impl Iterator<Item = &'a Frame>) -> Option<String> {
+pub fn kernel_entry<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Option<String> {
+    // The kernel calls no code of the program's: what is outside of that has been left.
+    let kernel: Vec<_> = stack.rev().take_while(|frame| frame.is_kernel()).collect();
     let mut first = None;
-    for frame in stack.filter(|frame| frame.is_kernel()) {
+    for frame in kernel.into_iter().rev() {
         let name = frame.function.as_str();
         for start in ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__se_sys_", "ksys_"] {
             if let Some(call) = name.strip_prefix(start) {
@@ -275,5 +277,7 @@ mod tests {
         let inlined = stack(&[("do_syscall_64", "[kernel]"), ("vm_mmap_pgoff", "[kernel]")]);
         assert_eq!(kernel_entry(inlined.iter()).as_deref(), Some("vm_mmap_pgoff"));
         assert_eq!(kernel_entry(stack(&[("work", "a")]).iter()), None);
+        let left = stack(&[("asm_exc_page_fault", "[kernel]"), ("work", "a")]);
+        assert_eq!(kernel_entry(left.iter()), None);
     }
 }

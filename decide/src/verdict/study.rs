@@ -280,6 +280,16 @@ impl Run {
         by_others + by_host * self.host_stolen_s.len().saturating_sub(1) as f64
     }
 
+    /// CPU time that it used, each unit of work; absent: not known, or no work was done.
+    #[must_use]
+    pub fn cpu_per_unit_s(&self) -> Option<f64> {
+        let counted = self.counted.map(|of| of.instructions_s + of.stalls_s);
+        let measured = || Some(self.user_s? + self.kernel_s?);
+        let looked_at = || self.profile.as_ref().map(|profile| profile.ran_s);
+        let used = counted.or_else(measured).or_else(looked_at)?;
+        (self.units > 0.0 && self.units.is_finite()).then(|| used / self.units)
+    }
+
     /// Units of work each second.
     #[must_use]
     pub fn throughput(&self) -> f64 {

@@ -31,11 +31,20 @@ struct Call {
     back_to: u64,
 }
 
+impl Call {
+    fn is_kernels(&self) -> bool {
+        self.back_to >> 63 != 0
+    }
+}
+
 impl Calls {
-    /// A block of user code at an address is about to run.
+    /// A block of user code at an address is about to run. The kernel has been left, by whatever way: not all of its returns are of calls.
     #[inline]
     pub fn at_user(&mut self, address: u64) {
         self.user = address;
+        while self.all.last().is_some_and(Call::is_kernels) {
+            self.all.pop();
+        }
     }
 
     /// A call has written to `slot` that it comes back to an address.
@@ -59,7 +68,7 @@ impl Calls {
 
     /// Who called the code that runs now, as far as that was seen.
     pub fn callers(&self, is_kernels: bool) -> Callers {
-        let nr_kernels = self.all.iter().rev().take_while(|call| call.back_to >> 63 != 0).count();
+        let nr_kernels = self.all.iter().rev().take_while(|call| call.is_kernels()).count();
         let (users, kernels) = self.all.split_at(self.all.len() - nr_kernels);
         let back_to = |call: &Call| call.back_to;
         let mut callers = Callers::default();
@@ -158,6 +167,18 @@ mod tests {
         calls.returns(KERNELS - 16);
         calls.returns(KERNELS);
         assert_eq!(told(&calls, false), [2, 1]);
+    }
+
+    #[test]
+    fn a_kernel_that_was_left_without_a_return_calls_nobody() {
+        let mut calls = Calls::default();
+        calls.calls(STACK, 1);
+        calls.calls(KERNELS, TEXT);
+        calls.calls(KERNELS - 16, TEXT + 1);
+        calls.at_user(0x40_1000);
+        calls.calls(STACK - 16, 2);
+        assert_eq!(told(&calls, false), [2, 1]);
+        assert_eq!(told(&calls, true), [0x40_1001, 2], "by the next fault");
     }
 
     #[test]

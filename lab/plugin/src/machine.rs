@@ -181,8 +181,7 @@ impl Machine {
             allocations: Mutex::default(),
             are_told: AtomicBool::new(false),
             // In one thread, whoever waits holds up those that it waits for.
-            steps: (arguments.tells_handovers && !arguments.single)
-                .then(|| Steps::new(nr_cpus)),
+            steps: (arguments.tells_handovers && !arguments.single).then(|| Steps::new(nr_cpus)),
             arguments,
         })
     }

@@ -33,13 +33,8 @@ const PROGRAMS: [&str; 20] = [
     "seq", "sleep", "nproc", "taskset", "tail", "dirname", "tr", "rm",
 ];
 /// and files.
-const FILES: [&str; 5] = [
-    "/etc/passwd",
-    "/etc/group",
-    "/etc/nsswitch.conf",
-    "/etc/mime.types",
-    "/usr/share/zoneinfo",
-];
+const FILES: [&str; 5] =
+    ["/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/mime.types", "/usr/share/zoneinfo"];
 
 /// What it has of the unpacked packages, where they are not installed.
 const UNPACKED: [&str; 12] = [

@@ -1,14 +1,13 @@
 //! `quartier scale diff`.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use quartier_decide::verdict::{Compared, Comparison};
+use quartier_decide::verdict::{Compared, Comparison, Growth};
 
 use super::report::Report;
-use super::text::amount;
+use super::text::{aligned, amount, duration};
 use crate::topo::source::print;
 
 const EXAMPLES: &str = "\
@@ -61,21 +60,30 @@ impl Args {
     }
 }
 
+const COLUMNS: [&str; 8] =
+    ["CPUs", "before", "after", "ratio", "", "CPU time before", "after", "ratio"];
+
 fn text(comparison: &Comparison) -> String {
     let mut text = comparison.sentences.join("\n") + "\n\n";
-    let _ = writeln!(text, "{:>5}  {:>10}  {:>10}  {:>6}", "CPUs", "before", "after", "ratio");
-    for Compared { nr_cpus, throughput, is_changed } in &comparison.points {
-        let Some(of) = throughput else {
-            let _ = writeln!(text, "{nr_cpus:>5}  {0:>10}  {0:>10}  {0:>6}", "–");
-            continue;
-        };
-        let mark = if *is_changed { "" } else { "  within the noise" };
-        let (before, after) = (amount(of.from) + "/s", amount(of.to) + "/s");
-        let _ = writeln!(
-            text,
-            "{nr_cpus:>5}  {before:>10}  {after:>10}  {:>6.2}{mark}",
-            of.to / of.from
-        );
-    }
+    let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
+    rows.extend(comparison.points.iter().map(row));
+    aligned(&mut text, &rows);
+    text += "before, after: units each second; CPU time: for each unit, idle time left out; ~: within the noise\n";
     text
+}
+
+fn row(point: &Compared) -> Vec<String> {
+    let Compared { nr_cpus, throughput, is_changed, cpu_per_unit_s, is_cpu_changed } = point;
+    let cells = |of: &Option<Growth>, is_changed: bool, told: fn(f64) -> String| {
+        let mark = if is_changed { "" } else { "~" };
+        of.map_or_else(
+            || ["–", "–", "–"].map(str::to_owned),
+            |of| [told(of.from), told(of.to), format!("{mark}{:.2}", of.to / of.from)],
+        )
+    };
+    let mut row = vec![nr_cpus.to_string()];
+    row.extend(cells(throughput, *is_changed, |rate| amount(rate) + "/s"));
+    row.push(String::new());
+    row.extend(cells(cpu_per_unit_s, *is_cpu_changed, duration));
+    row
 }

@@ -175,7 +175,10 @@ fn rest(page: &mut Page, rest: Option<&Rest>) {
         vec![of.what.clone(), share, duration(of.per_unit_s.by())]
     };
     let others = vec!["all else".to_owned(), format!("{others_percent:.0} %"), String::new()];
-    page.table(&["what", "of the loss", "more for each unit"], parts.iter().map(row).chain([others]));
+    page.table(
+        &["what", "of the loss", "more for each unit"],
+        parts.iter().map(row).chain([others]),
+    );
     page.words("p", "Not certain to grow, or less than a tenth of the loss.");
 }
 

@@ -2,11 +2,13 @@
 # ten such messages on each connection, as in the study, whose limits were the kernel's: mounts, directories, processes.
 size SENDERS 4 1
 size CONNECTIONS 10 1
-size MESSAGES 10 1
+size MESSAGES 10 4
 # It is looked so often whether all are delivered.
 size PAUSE_S 0.05 0.05
 size WITHIN_S 30 600
 
+# Nobody is offered TLS. A daemon without a certificate makes itself one all the same as it starts, for as long as it takes to find large
+# primes; one whose name has to be worked out first it does not need before somebody asks.
 prepare() {
     need exim4 exim4-daemon-light
     need python3 python3
@@ -26,6 +28,8 @@ daemon_smtp_ports = $PORT
 smtp_accept_max = 0
 smtp_accept_queue_per_connection = 0
 tls_advertise_hosts =
+tls_certificate = \${if eq{no}{tls}{}}
+tls_privatekey = \${if eq{no}{tls}{}}
 acl_smtp_rcpt = all
 $SETTINGS
 

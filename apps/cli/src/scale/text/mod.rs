@@ -74,7 +74,7 @@ fn table(text: &mut String, report: &Report) {
 }
 
 /// Rows of as many cells each, each column as wide as its widest.
-fn aligned(text: &mut String, rows: &[Vec<String>]) {
+pub fn aligned(text: &mut String, rows: &[Vec<String>]) {
     let nr_columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -190,14 +190,17 @@ fn rest(text: &mut String, rest: Option<&Rest>) {
     if parts.is_empty() {
         return;
     }
+    let why = if *share_percent < 0.0 { ", as other places cost less on more CPUs" } else { "" };
     let _ = writeln!(
         text,
-        "\nThe rest is {share_percent:.0} % of the lost scaling; these are not certain to grow, or have less than a tenth of it:"
+        "\nThe rest is {share_percent:.0} % of the lost scaling{why}; these are not certain to grow, or have less than a tenth of it:"
     );
     for Part { what, share_percent, share_error_percent, per_unit_s } in parts {
         let more = duration(per_unit_s.by());
-        let _ =
-            writeln!(text, "  {share_percent:3.0} % (±{share_error_percent:.0}): {what}, {more} more");
+        let _ = writeln!(
+            text,
+            "  {share_percent:3.0} % (±{share_error_percent:.0}): {what}, {more} more"
+        );
     }
     let _ = writeln!(text, "  {others_percent:3.0} %: all else");
 }
