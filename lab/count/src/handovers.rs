@@ -1,12 +1,10 @@
 //! Lines of memory that CPUs take from each other: how often, by which instruction, at which word.
 
-use std::cmp::Reverse;
-
 use quartier_memmodel::Access;
 use serde::{Deserialize, Serialize};
 
 /// What one instruction took on one CPU, of one word.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handed {
     /// Whose memory: a process's number, or none for the kernel's.
@@ -38,7 +36,7 @@ pub struct Handed {
 }
 
 /// A call that gave a program memory.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allocation {
     /// Where it returns to.
@@ -73,7 +71,8 @@ impl Handovers {
 
     /// Leaves so many at most, those that took most.
     pub fn keep_most(&mut self, nr_max: usize) {
-        self.most.sort_unstable_by_key(|handed| Reverse(handed.count));
+        // Of two that are alike in that the same comes first in every run.
+        self.most.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
         self.most.truncate(nr_max);
     }
 }

@@ -2,7 +2,6 @@
 //! Where CPUs wait for other nodes, for memory or for each other is known one by one: see [`Lines`](crate::Lines) and
 //! [`MemoryStalls`](crate::MemoryStalls), and none of that is here.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +25,7 @@ pub enum Doing {
 }
 
 /// Looks that found one place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Looked {
     /// Doing what.
@@ -63,7 +62,8 @@ impl Looks {
 
     /// Leaves so many at most, those that were found most.
     pub fn keep_most(&mut self, nr_max: usize) {
-        self.most.sort_unstable_by_key(|looked| Reverse(looked.count));
+        // Of two that are alike in that the same comes first in every run.
+        self.most.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
         self.most.truncate(nr_max);
     }
 }

@@ -1,7 +1,6 @@
 //! Where CPUs wait for memory: which instructions, for what lies where, and how much of it for other nodes. Lines that another
 //! CPU had are [`Lines`](crate::Lines), and none of these.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use crate::handovers::Allocation;
 use crate::lines::{CodePlace, Naming, object};
 
 /// What one instruction waited for, of one region of memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stalled {
     /// Whose memory: a process's number, or none for the kernel's.
@@ -58,7 +57,9 @@ impl Stalls {
 
     /// Leaves so many at most, those that waited longest.
     pub fn keep_most(&mut self, nr_max: usize) {
-        self.most.sort_unstable_by_key(|stalled| Reverse(stalled.modelled_stall_millicycles));
+        // Of two that are alike in that the same comes first in every run.
+        let cost = |stalled: &Stalled| stalled.modelled_stall_millicycles;
+        self.most.sort_unstable_by(|a, b| cost(b).cmp(&cost(a)).then_with(|| a.cmp(b)));
         self.most.truncate(nr_max);
     }
 }
