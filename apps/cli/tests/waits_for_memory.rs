@@ -48,15 +48,21 @@ fn planted(reason: &str) -> Planted {
     Planted::all().into_iter().find(|planted| planted.reason == reason).unwrap()
 }
 
-/// The culprit that is named first is the one that was planted, and next to nothing is laid upon others.
+/// The culprit that is named first is the one that was planted, and next to nothing is laid upon others. Three runs each are few: that
+/// they differ too much for a name is an answer, but not twice.
 fn found(kernel: &str, reason: &str) {
     let planted = planted(reason);
-    let Some(verdict) = verdict(kernel, &planted) else { return };
-    let culprits: Vec<Named> = serde_json::from_value(verdict["culprits"].clone()).unwrap();
-    let first = culprits.first().unwrap_or_else(|| panic!("{reason}: {verdict}"));
-    assert!(planted.is(first), "{planted:?}: {first:?}");
-    assert!(planted.others_percent(&culprits) <= OTHERS_PERCENT_MAX, "another: {culprits:?}");
-    assert!(first.share_percent <= 110.0, "more than there is: {first:?}");
+    for is_last in [false, true] {
+        let Some(verdict) = verdict(kernel, &planted) else { return };
+        let culprits: Vec<Named> = serde_json::from_value(verdict["culprits"].clone()).unwrap();
+        let Some(first) = culprits.first() else {
+            assert!(!is_last, "{reason}: nobody is named, twice: {verdict}");
+            continue;
+        };
+        assert!(planted.is(first), "{planted:?}: {first:?}");
+        assert!(planted.others_percent(&culprits) <= OTHERS_PERCENT_MAX, "another: {culprits:?}");
+        return assert!(first.share_percent <= 110.0, "more than there is: {first:?}");
+    }
 }
 
 #[test]
