@@ -32,26 +32,25 @@ fn two_runs_of_a_loaded_server_give_identical_counts_on_6_12() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let (report, server) = (folder.path().join("report.json"), common::program("prefork"));
+    let server = common::program("prefork");
     let server = server.to_str().unwrap();
     let load = format!("{server} ask 7000 2");
-    let options = ["--nodes", "2", "--load", &load, "--report", report.to_str().unwrap()];
     let run = || {
-        let output = count("6.12", &options, &[server, "serve", "7000", "2", "1"]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        assert_eq!(text(&output.stdout), "2 served\n");
-        fs::read_to_string(&report).unwrap()
+        let command = [server, "serve", "7000", "2", "1"];
+        let (report, said) = run(folder.path(), "6.12", &["--load", &load], &command);
+        assert_eq!(said, "2 served\n");
+        report
     };
     let first = run();
     assert!(first.contains("\"deterministic\""), "{first}");
     assert!(first == run(), "two runs differ: {first}");
 }
 
-/// The report and the output of a run.
-fn run(folder: &Path, kernel: &str, command: &[&str]) -> (String, String) {
+/// The report and the output of a run on two nodes.
+fn run(folder: &Path, kernel: &str, options: &[&str], command: &[&str]) -> (String, String) {
     let report = folder.join("report.json");
-    let options = ["--nodes", "2", "--phase", "parallel", "--report", report.to_str().unwrap()];
-    let output = count(kernel, &options, command);
+    let both = [&["--nodes", "2", "--report", report.to_str().unwrap()], options].concat();
+    let output = count(kernel, &both, command);
     assert!(output.status.success(), "{}", text(&output.stderr));
     (fs::read_to_string(&report).unwrap(), text(&output.stdout))
 }
@@ -61,13 +60,14 @@ fn check(kernel: &str, command: &[&str]) {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let (first, said) = run(folder.path(), kernel, command);
+    let run = || run(folder.path(), kernel, &["--phase", "parallel"], command);
+    let (first, said) = run();
     assert!(
         said.contains("\"node_of_thread\": [") && said.contains("\"wrong_bytes\": 0"),
         "{said}"
     );
     assert!(first.contains("\"deterministic\""), "{first}");
-    let (again, _) = run(folder.path(), kernel, command);
+    let (again, _) = run();
     assert!(first == again, "{kernel}: two runs differ:\n{first}\n{again}");
 }
 
@@ -89,14 +89,9 @@ fn two_runs_tell_the_same_lines_on_7_3() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let report = folder.path().join("report.json");
     let program = common::program("stops_scaling");
-    let run = || {
-        let options = ["--nodes", "2", "--lines", "--report", report.to_str().unwrap()];
-        let output = count("7.3", &options, &[program.to_str().unwrap(), "counter", "2", "200000"]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        fs::read_to_string(&report).unwrap()
-    };
+    let command = [program.to_str().unwrap(), "counter", "2", "200000"];
+    let run = || run(folder.path(), "7.3", &["--lines"], &command).0;
     let first = run();
     let told: serde_json::Value = serde_json::from_str(&first).unwrap();
     let lines = told["lines"]["most"].as_array().unwrap();

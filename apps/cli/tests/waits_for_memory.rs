@@ -19,18 +19,8 @@ fn verdict(kernel: &str, planted: &Planted) -> Option<Value> {
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
     let output = Command::new(common::quartier())
         .args(planted.in_guest(&programs).unwrap())
-        .args([
-            "--kernel",
-            kernel,
-            "--timeout",
-            "400",
-            "--slow-time",
-            "20",
-            "--repeat",
-            "3",
-            "--json",
-            "-",
-        ])
+        .args(["--kernel", kernel, "--timeout", "400", "--slow-time", "20"])
+        .args(["--repeat", "3", "--json", "-"])
         .args(["--metric", "units: ([0-9]+)", "--"])
         .arg(common::program(planted.program()))
         .args([planted.reason.as_str(), "{cpus}", &planted.units.to_string()])

@@ -70,17 +70,17 @@ impl<'a> Costs<'a> {
     }
 
     /// What is lost besides these.
-    pub fn rest(&self, lost: &Lost, told: &[(Suspect, Culprit)]) -> Option<Rest> {
+    pub fn rest(&self, lost: &Lost, told: &[(Suspect, Culprit)]) -> Rest {
         let is_told = |suspect: &Suspect| told.iter().any(|(whose, _)| whose.has(suspect));
         let tables = self.tables(|cost| {
             let parts = self.suspects.parts(self.study, cost);
             let others = parts.into_iter().filter(|(whose, _)| !is_told(whose));
             others.map(|(whose, seconds)| (words(&whose), seconds)).collect()
         });
-        let [few, .., many] = &tables[..] else { return None };
+        let least = LITTLE_MIN * lost.per_unit_s.by();
+        let grown = self.tested(&tables, least).into_iter().filter(|of| of.ends.by() >= least);
         let told_percent = told.iter().map(|(_, culprit)| culprit.share_percent).sum();
-        let nr_few = self.points.first()?.runs.len();
-        Some(Rest::of([few, many], nr_few, lost, told_percent, self.look))
+        Rest::of(grown.map(|of| (of.whose, of.ends)), lost, told_percent)
     }
 
     fn grown_by(&self, lost: &Lost, share_min: f64) -> Vec<(Suspect, Culprit)> {
@@ -117,7 +117,6 @@ impl<'a> Costs<'a> {
         let Tested { whose, ends, trend, chance } = of;
         let Place { class, function, line, object, context } =
             Evidence::of(self.study, &self.suspects, &whose, self.to).place(&whose);
-        let all = lost.per_unit_s.by();
         Culprit {
             class,
             function,
@@ -128,8 +127,8 @@ impl<'a> Costs<'a> {
             per_unit_s: ends,
             trend,
             confidence_percent: 100.0 * (1.0 - chance),
-            share_percent: 100.0 * ends.by() / all,
-            share_error_percent: 100.0 * ends.error / all,
+            share_percent: lost.share_percent(ends.by()),
+            share_error_percent: lost.share_percent(ends.error),
         }
     }
 
@@ -145,7 +144,7 @@ impl<'a> Costs<'a> {
         let grown = certain(self.tested(&tables, least), least);
         let told = grown.into_iter().map(|Tested { whose, ends, trend, .. }| Context {
             stack: whose,
-            share_percent: 100.0 * ends.by() / lost.per_unit_s.by(),
+            share_percent: lost.share_percent(ends.by()),
             per_unit_s: ends,
             trend,
         });

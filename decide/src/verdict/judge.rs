@@ -42,6 +42,13 @@ pub struct Lost {
     pub percent: f64,
 }
 
+impl Lost {
+    /// So much time for each unit, as a part of all that is lost.
+    pub fn share_percent(&self, seconds: f64) -> f64 {
+        100.0 * seconds / self.per_unit_s.by()
+    }
+}
+
 /// The verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,7 +116,7 @@ impl Verdict {
         if is_spread {
             told = costs.grown_little(lost);
         }
-        self.rest = costs.rest(lost, &told);
+        self.rest = Some(costs.rest(lost, &told));
         let told = told.into_iter().map(|(_, culprit)| culprit);
         if is_spread {
             self.undetermined = told.collect();

@@ -1,15 +1,11 @@
 //! What nobody is named for: with the names it is all that was lost.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::growth::{Growth, growth};
+use super::growth::Growth;
 use super::judge::Lost;
 use super::suspects::Suspect;
 
-/// What explains less is told with all others.
-const SHARE_MIN_PERCENT: f64 = 2.0;
 /// So many are told by themselves.
 const TOLD_MAX: usize = 8;
 
@@ -40,28 +36,19 @@ pub struct Part {
 }
 
 impl Rest {
-    /// Of what each run took for each unit, on the fewest CPUs (so many runs) and on the most, without those that are told and explain so
-    /// many percent. `look` is what one look of the clock is.
+    /// Of what is worth telling, and how it grew, without those that are told and explain so many percent.
     pub fn of(
-        [few, many]: [&BTreeMap<String, Vec<f64>>; 2],
-        nr_few: usize,
+        grown: impl Iterator<Item = (String, Growth)>,
         lost: &Lost,
         told_percent: f64,
-        look: f64,
     ) -> Self {
-        let all = lost.per_unit_s.by();
-        let part = |(what, many): (&String, &Vec<f64>)| {
-            let nothing = vec![0.0; nr_few];
-            let per_unit_s = growth(few.get(what).unwrap_or(&nothing), many, look)?;
-            Some(Part {
-                what: what.clone(),
-                per_unit_s,
-                share_percent: 100.0 * per_unit_s.by() / all,
-                share_error_percent: 100.0 * per_unit_s.error / all,
-            })
+        let part = |(what, per_unit_s): (String, Growth)| Part {
+            what,
+            per_unit_s,
+            share_percent: lost.share_percent(per_unit_s.by()),
+            share_error_percent: lost.share_percent(per_unit_s.error),
         };
-        let mut parts: Vec<_> = many.iter().filter_map(part).collect();
-        parts.retain(|part| part.share_percent >= SHARE_MIN_PERCENT);
+        let mut parts: Vec<_> = grown.map(part).collect();
         parts.sort_by(|a, b| b.share_percent.total_cmp(&a.share_percent));
         parts.truncate(TOLD_MAX);
         let share_percent = 100.0 - told_percent;

@@ -58,15 +58,20 @@ impl<'a> Codes<'a> {
 }
 
 /// Those that cost most, so many at most; of two that cost the same the first that has a number, in every run.
-pub fn dearest<K: Ord, V>(
+pub fn dearest<K: Ord, V: Ord>(
     places: HashMap<K, V>,
     nr_max: usize,
     cost: impl Fn(&V) -> u64,
 ) -> Vec<(K, V)> {
     let mut places: Vec<_> = places.into_iter().collect();
-    places.sort_by(|(a, of_a), (b, of_b)| cost(of_b).cmp(&cost(of_a)).then_with(|| a.cmp(b)));
-    places.truncate(nr_max);
+    keep_dearest(&mut places, nr_max, |(_, of)| cost(of));
     places
+}
+
+/// Leaves those that cost most, so many at most; of two that cost the same the same comes first in every run.
+pub fn keep_dearest<T: Ord>(all: &mut Vec<T>, nr_max: usize, cost: impl Fn(&T) -> u64) {
+    all.sort_unstable_by(|a, b| cost(b).cmp(&cost(a)).then_with(|| a.cmp(b)));
+    all.truncate(nr_max);
 }
 
 #[cfg(test)]

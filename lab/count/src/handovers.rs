@@ -3,6 +3,8 @@
 use quartier_memmodel::Access;
 use serde::{Deserialize, Serialize};
 
+use crate::codes::keep_dearest;
+
 /// What one instruction took on one CPU, of one word.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,8 +73,6 @@ impl Handovers {
 
     /// Leaves so many at most, those that took most.
     pub fn keep_most(&mut self, nr_max: usize) {
-        // Of two that are alike in that the same comes first in every run.
-        self.most.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
-        self.most.truncate(nr_max);
+        keep_dearest(&mut self.most, nr_max, |handed| handed.count);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::codes::{Codes, dearest};
+use crate::codes::{Codes, dearest, keep_dearest};
 use crate::lines::{CodePlace, Naming};
 
 /// A look at what is executed stands for so many instructions: a prime, as loops have other lengths.
@@ -62,9 +62,7 @@ impl Looks {
 
     /// Leaves so many at most, those that were found most.
     pub fn keep_most(&mut self, nr_max: usize) {
-        // Of two that are alike in that the same comes first in every run.
-        self.most.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
-        self.most.truncate(nr_max);
+        keep_dearest(&mut self.most, nr_max, |looked| looked.count);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::codes::{Codes, dearest};
+use crate::codes::{Codes, dearest, keep_dearest};
 use crate::handovers::Allocation;
 use crate::lines::{CodePlace, Naming, object};
 
@@ -57,10 +57,7 @@ impl Stalls {
 
     /// Leaves so many at most, those that waited longest.
     pub fn keep_most(&mut self, nr_max: usize) {
-        // Of two that are alike in that the same comes first in every run.
-        let cost = |stalled: &Stalled| stalled.modelled_stall_millicycles;
-        self.most.sort_unstable_by(|a, b| cost(b).cmp(&cost(a)).then_with(|| a.cmp(b)));
-        self.most.truncate(nr_max);
+        keep_dearest(&mut self.most, nr_max, |stalled| stalled.modelled_stall_millicycles);
     }
 }
 

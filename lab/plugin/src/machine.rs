@@ -312,8 +312,7 @@ impl Machine {
     pub fn keep_in_step(&self, (index, cpu): (usize, &mut Cpu), address: u64) {
         let Some(steps) = &self.steps else { return };
         if cpu.runs.is_measured && steps.is_shared(address) {
-            steps.spent(index, cpu.model.modelled_cycles());
-            steps.wait(index, std::thread::yield_now);
+            wait_for_others(steps, index, cpu);
         }
     }
 
@@ -327,8 +326,7 @@ impl Machine {
     pub fn pauses(&self, (index, cpu): (usize, &mut Cpu)) {
         let Some(steps) = &self.steps else { return };
         if cpu.runs.is_measured {
-            steps.spent(index, cpu.model.modelled_cycles());
-            steps.wait(index, std::thread::yield_now);
+            wait_for_others(steps, index, cpu);
         }
         std::thread::yield_now();
     }
@@ -629,6 +627,13 @@ impl Cpu {
         // QEMU emulates no space numbers (PCID), so that translations do not survive the switch.
         self.model.switch_space(self.root, false);
     }
+}
+
+/// Until no CPU that runs what is measured is far behind.
+#[inline]
+fn wait_for_others(steps: &Steps, index: usize, cpu: &Cpu) {
+    steps.spent(index, cpu.model.modelled_cycles());
+    steps.wait(index, std::thread::yield_now);
 }
 
 fn read_root(registers: &mut Registers) -> (u64, u32) {

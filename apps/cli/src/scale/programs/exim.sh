@@ -4,8 +4,8 @@ size SENDERS 4 1
 size CONNECTIONS 10 1
 size MESSAGES 10 4
 # It is looked so often whether all are delivered.
-size PAUSE_S 0.05 0.05
-size WITHIN_S 30 600
+PAUSE_S=0.05
+WITHIN_S=30
 
 # Nobody is offered TLS. A daemon without a certificate makes itself one all the same as it starts, for as long as it takes to find large
 # primes; one whose name has to be worked out first it does not need before somebody asks.
