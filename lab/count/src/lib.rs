@@ -34,8 +34,8 @@ pub use compare::{
 pub use handovers::{Allocation, Handed, Handovers};
 pub use lines::{CodePlace, ContendedLine, Lines, Naming, Nature, Taker, Word, most_contended};
 pub use looks::{
-    CYCLES_PER_LOOK, Doing, Executed, ExecutedPlace, INSTRUCTIONS_PER_LOOK, Looked, Looks,
-    most_executed,
+    CYCLES_PER_LOOK, Doing, Executed, ExecutedOn, ExecutedPlace, INSTRUCTIONS_PER_LOOK, Looked,
+    Looks, most_executed,
 };
 pub use recording::{CountMode, FORMAT, Machine, Mark, Moment, Places, Recording, RecordingError};
 pub use report::{

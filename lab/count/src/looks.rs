@@ -2,7 +2,7 @@
 //! Where CPUs wait for other nodes, for memory or for each other is known one by one: see [`Lines`](crate::Lines) and
 //! [`MemoryStalls`](crate::MemoryStalls), and none of that is here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ pub enum Doing {
 pub struct Looked {
     /// Doing what.
     pub doing: Doing,
+    /// Which CPU.
+    pub cpu: u16,
     /// Whose code: a process's number, or none for the kernel's.
     pub process: Option<u32>,
     /// An instruction of it, where the process (or the kernel) has it.
@@ -91,28 +93,48 @@ pub struct ExecutedPlace {
     pub instructions: u64,
     /// Cycles that it stalled for what is near, likewise. Modelled.
     pub modelled_stall_cycles: u64,
+    /// Of both each CPU's, by number; empty: nobody noted them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<ExecutedOn>,
+}
+
+/// What a CPU executed of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecutedOn {
+    /// The CPU.
+    pub cpu: u16,
+    /// Instructions that it executed.
+    pub instructions: u64,
+    /// Cycles that it stalled. Modelled.
+    pub modelled_stall_cycles: u64,
 }
 
 /// By function and its callers, with names: so many at most.
 #[must_use]
 pub fn most_executed(looks: &Looks, nr_max: usize, names: &mut dyn Naming) -> Executed {
     let mut codes = Codes::new(names);
-    let mut places: HashMap<_, (u64, u64)> = HashMap::new();
+    let mut places: HashMap<_, BTreeMap<u16, ExecutedOn>> = HashMap::new();
     for looked in &looks.most {
         let code = codes.number(looked.process, looked.instruction);
         let callers = codes.callers(looked.by_process, &looked.callers);
-        let (executes, stalls) = places.entry((code, callers)).or_default();
+        let on = places.entry((code, callers)).or_default().entry(looked.cpu).or_default();
+        on.cpu = looked.cpu;
         match looked.doing {
-            Doing::Executes => *executes += looked.count * INSTRUCTIONS_PER_LOOK,
-            Doing::Stalls => *stalls += looked.count * CYCLES_PER_LOOK,
+            Doing::Executes => on.instructions += looked.count * INSTRUCTIONS_PER_LOOK,
+            Doing::Stalls => on.modelled_stall_cycles += looked.count * CYCLES_PER_LOOK,
         }
     }
-    let most = dearest(places, nr_max, |(executes, stalls)| executes + stalls);
-    let place = |((code, callers), (instructions, modelled_stall_cycles)): (_, (u64, u64))| {
+    let cycles = |on: &ExecutedOn| on.instructions + on.modelled_stall_cycles;
+    let most = dearest(places, nr_max, |cpus| cpus.values().map(cycles).sum());
+    let place = |((code, callers), cpus): (_, BTreeMap<u16, ExecutedOn>)| {
         let (function, module) = codes.told(code);
         let callers: Vec<u32> = callers;
         let callers = codes.all_told(&callers);
-        ExecutedPlace { function, module, callers, instructions, modelled_stall_cycles }
+        let cpus: Vec<ExecutedOn> = cpus.into_values().collect();
+        let instructions = cpus.iter().map(|on| on.instructions).sum();
+        let modelled_stall_cycles = cpus.iter().map(|on| on.modelled_stall_cycles).sum();
+        ExecutedPlace { function, module, callers, instructions, modelled_stall_cycles, cpus }
     };
     Executed { looks: looks.total, most: most.into_iter().map(place).collect() }
 }
@@ -126,6 +148,7 @@ mod tests {
     fn a_functions_instructions_and_stalls_are_put_together() {
         let looked = |doing, instruction, count| Looked {
             doing,
+            cpu: 2,
             process: Some(1),
             instruction,
             by_process: 1,
@@ -133,13 +156,14 @@ mod tests {
             count,
         };
         let mut looks = Looks {
-            total: 10,
+            total: 11,
             most: vec![
                 looked(Doing::Executes, 0x1000, 3),
                 looked(Doing::Executes, 0x1ff0, 2),
                 looked(Doing::Stalls, 0x1008, 4),
                 looked(Doing::Executes, 0x2000, 1),
                 Looked { callers: Vec::new(), ..looked(Doing::Executes, 0x1000, 1) },
+                Looked { cpu: 1, ..looked(Doing::Executes, 0x1000, 1) },
             ],
         };
         let found = most_executed(&looks, 10, &mut Made(0));
@@ -152,10 +176,16 @@ mod tests {
             })
             .collect();
         let (each, cycles) = (INSTRUCTIONS_PER_LOOK, 4 * CYCLES_PER_LOOK);
-        assert_eq!(told, [("f1", 1, 5 * each, cycles), ("f1", 0, each, 0), ("f2", 1, each, 0)]);
+        assert_eq!(told, [("f1", 1, 6 * each, cycles), ("f1", 0, each, 0), ("f2", 1, each, 0)]);
+        let on = |cpu, instructions, modelled_stall_cycles| ExecutedOn {
+            cpu,
+            instructions,
+            modelled_stall_cycles,
+        };
+        assert_eq!(found.most[0].cpus, [on(1, each, 0), on(2, 5 * each, cycles)]);
         assert_eq!(most_executed(&looks, 1, &mut Made(0)).most.len(), 1);
         looks.keep_most(1);
         assert_eq!(looks.most, [looked(Doing::Stalls, 0x1008, 4)]);
-        assert_eq!(looks.total, 10);
+        assert_eq!(looks.total, 11);
     }
 }

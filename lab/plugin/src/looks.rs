@@ -28,10 +28,11 @@ impl Lookings {
         self.0.note(looking, count, 0);
     }
 
-    /// All of them.
-    pub fn looks(&self) -> Looks {
+    /// All of them, which were CPU `cpu`'s.
+    pub fn looks(&self, cpu: u16) -> Looks {
         let looked = self.0.all().map(|(key, entry)| Looked {
             doing: key.doing,
+            cpu,
             process: (key.process != 0).then_some(key.process),
             instruction: key.instruction,
             by_process: key.by_process,
@@ -108,8 +109,9 @@ mod tests {
         ];
         let mut lookings = Lookings::default();
         (0..2).for_each(|_| others.into_iter().for_each(|other| lookings.note(other, 1)));
-        let looks = lookings.looks();
+        let looks = lookings.looks(3);
         assert_eq!(looks.most.iter().map(|of| of.count).collect::<Vec<_>>(), [2; 6]);
+        assert!(looks.most.iter().all(|of| of.cpu == 3));
         assert_eq!(looks.total, 12);
         assert_eq!(looks.most.iter().filter(|of| of.process.is_none()).count(), 1);
     }

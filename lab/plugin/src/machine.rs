@@ -463,7 +463,7 @@ impl Machine {
                 noted.handovers.add(seen.takings.handovers(cpu as u16, &allocations));
                 noted.moves.add(seen.moves.stalls(&allocations));
                 noted.stalls.add(seen.stallings.stalls(&allocations));
-                noted.looks.add(seen.lookings.looks());
+                noted.looks.add(seen.lookings.looks(cpu as u16));
             }
             noted.handovers.keep_most(PLACES_MAX);
             noted.moves.keep_most(RARE_MAX);

@@ -1,13 +1,20 @@
 //! A run that was counted in a guest, as one of a study: its time is modelled, and charged to the lines of memory that CPUs
 //! took from each other, by who took them, to who waited for memory, and for what, and to the code that executed instructions or
-//! stalled otherwise; what is left to CPUs without enough to do.
+//! stalled otherwise. CPUs without enough to do are charged to what the busiest one does meanwhile.
+
+mod busiest;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quartier_count::{CodePlace, ContendedLine, ExecutedPlace, Nature, Report, StalledPlace};
+use quartier_count::{
+    CodePlace, ContendedLine, ExecutedOn, ExecutedPlace, INSTRUCTIONS_PER_LOOK, Nature, Report,
+    StalledPlace,
+};
 use quartier_decide::verdict::{Cost, Counted, Memory, Profile, Run, Sharing, Spent, Study};
 use quartier_memmodel::geometry::Geometry;
 use quartier_model::{Frame, KERNEL_MODULE, Recording};
+
+use busiest::{Ran, idle_beside};
 
 /// Of code that no file has a name for.
 const UNKNOWN: &str = "unknown";
@@ -17,7 +24,8 @@ pub fn add(study: &mut Study, at: usize, report: &Report, units: f64) {
     let counted = counted(report);
     let wall_s = seconds(report.modelled.phase_cycles as f64, &report.geometry);
     let ran_s = counted.instructions_s + counted.stalls_s;
-    let idle_s = (f64::from(study.points[at].nr_cpus) * wall_s - ran_s).max(0.0);
+    let nr_cpus = study.points[at].nr_cpus;
+    let idle_s = (f64::from(nr_cpus) * wall_s - ran_s).max(0.0);
     let mut charged = Charged::default();
     if let Some(lines) = &report.lines {
         for line in &lines.most {
@@ -30,10 +38,11 @@ pub fn add(study: &mut Study, at: usize, report: &Report, units: f64) {
     charged.moved(report);
     let of_places_s: f64 = charged.costs.iter().map(|cost| cost.ran_s).sum();
     let rest_s = (counted.stalls_s - of_places_s).max(0.0);
-    let (instructions_s, stalls_s) = charged.executed(report, counted.instructions_s, rest_s);
-    charged.spent(Spent::Instructions, counted.instructions_s - instructions_s, 0.0);
-    charged.spent(Spent::Stalls, rest_s - stalls_s, 0.0);
-    charged.spent(Spent::Nothing, 0.0, idle_s);
+    let executed = Executed::of(report, counted.instructions_s, rest_s);
+    let idle_beside_s = charged.executed(report, &executed, (nr_cpus, idle_s));
+    charged.spent(Spent::Instructions, counted.instructions_s - executed.instructions_s, 0.0);
+    charged.spent(Spent::Stalls, rest_s - executed.stalls_s, 0.0);
+    charged.spent(Spent::Nothing, 0.0, idle_s - idle_beside_s);
     let profile = Profile { ran_s, idle_s, costs: charged.costs, ..Profile::default() };
     let profile = study.adopt(profile, &charged.names);
     study.points[at].runs.push(Run {
@@ -166,22 +175,29 @@ impl Charged {
         }
     }
 
-    /// Which code executed the instructions and had the stalls that no other place explains: how much of each has a place now, seconds.
-    fn executed(&mut self, report: &Report, instructions_s: f64, stalls_s: f64) -> (f64, f64) {
-        let places = || report.executed.iter().flat_map(|executed| &executed.most);
-        let stalled =
-            |place: &ExecutedPlace| seconds(place.modelled_stall_cycles as f64, &report.geometry);
-        // Looks are a sample: they may find a little more than there was.
-        let found: u64 = places().map(|place| place.instructions).sum();
-        let found_s: f64 = places().map(stalled).sum();
-        let each_s = instructions_s / found.max(report.instructions).max(1) as f64;
-        let part = if found_s > stalls_s { stalls_s / found_s } else { 1.0 };
-        for place in places() {
+    /// Which code executed the instructions and had the stalls that no other place explains, and of so many CPUs' idle time
+    /// what it is charged with, as the busiest one runs it meanwhile: that is given, seconds.
+    fn executed(
+        &mut self,
+        report: &Report,
+        executed: &Executed,
+        (nr_cpus, idle_s): (u32, f64),
+    ) -> f64 {
+        let all: Vec<Ran<'_>> = places(report).map(|place| executed.ran(place)).collect();
+        let busiest = report.modelled.slowest().map_or(0, |cpu| cpu.cpu as u16);
+        let all_idle_s = idle_beside(&all, busiest, nr_cpus, idle_s);
+        for ((place, ran), idle_s) in places(report).zip(&all).zip(&all_idle_s) {
             let stack = self.stack(&place.callers, (&place.function, &place.module));
-            let ran_s = each_s * place.instructions as f64 + part * stalled(place);
-            self.costs.push(Cost { stack, ran_s, ..Cost::default() });
+            self.costs.push(Cost {
+                stack,
+                nr_samples: place.instructions / INSTRUCTIONS_PER_LOOK,
+                ran_s: executed.seconds(place.instructions, place.modelled_stall_cycles),
+                ran_beside_idle_s: ran.alone_s(busiest),
+                idle_s: *idle_s,
+                ..Cost::default()
+            });
         }
-        (each_s * found as f64, part * found_s)
+        all_idle_s.iter().sum()
     }
 
     fn spent(&mut self, spent: Spent, ran_s: f64, idle_s: f64) {
@@ -218,11 +234,55 @@ impl Charged {
     }
 }
 
+fn places(report: &Report) -> impl Iterator<Item = &ExecutedPlace> {
+    report.executed.iter().flat_map(|executed| &executed.most)
+}
+
+/// How long code ran that was found by looks: these are a sample, and may find a little more than there was.
+struct Executed {
+    /// An instruction takes so long, and a cycle that was found stalling.
+    each_s: f64,
+    each_stall_s: f64,
+    /// All that was found.
+    instructions_s: f64,
+    stalls_s: f64,
+}
+
+impl Executed {
+    /// Of instructions and stalls that take so long.
+    fn of(report: &Report, instructions_s: f64, stalls_s: f64) -> Self {
+        let found: u64 = places(report).map(|place| place.instructions).sum();
+        let stalled: u64 = places(report).map(|place| place.modelled_stall_cycles).sum();
+        let each_s = instructions_s / found.max(report.instructions).max(1) as f64;
+        let each_stall_s = seconds(1.0, &report.geometry).min(stalls_s / stalled.max(1) as f64);
+        Self {
+            each_s,
+            each_stall_s,
+            instructions_s: each_s * found as f64,
+            stalls_s: each_stall_s * stalled as f64,
+        }
+    }
+
+    fn seconds(&self, instructions: u64, stall_cycles: u64) -> f64 {
+        self.each_s * instructions as f64 + self.each_stall_s * stall_cycles as f64
+    }
+
+    fn ran<'a>(&self, place: &'a ExecutedPlace) -> Ran<'a> {
+        let callers = place.callers.iter().rev();
+        let callers =
+            callers.map(|code| (Some(code.function.as_str()), Some(code.module.as_str())));
+        let path = callers.chain([(place.function.as_deref(), place.module.as_deref())]).collect();
+        let on =
+            |on: &ExecutedOn| (on.cpu, self.seconds(on.instructions, on.modelled_stall_cycles));
+        Ran { path, cpus: place.cpus.iter().map(on).collect() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use quartier_count::{
-        CountMode, CpuTime, Executed, FORMAT, Lines, Machine, Mark, MemoryStalls, Moment, Phase,
+        CountMode, CpuTime, FORMAT, Lines, Machine, Mark, MemoryStalls, Moment, Phase,
         Recording as Counting, Taker, Waited, Word,
     };
     use quartier_decide::verdict::Point;
@@ -423,9 +483,10 @@ mod tests {
             callers: vec![CodePlace { function: "main".to_owned(), module: "a".to_owned() }],
             instructions,
             modelled_stall_cycles,
+            cpus: Vec::new(),
         };
         let most = vec![place("parse", 600, 20_000), place("print", 300, 0)];
-        report.executed = Some(Executed { looks: 4, most: most.clone() });
+        report.executed = Some(quartier_count::Executed { looks: 4, most: most.clone() });
         let charged = |report: &Report| -> Vec<u64> {
             let study = study(report);
             let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
@@ -445,8 +506,40 @@ mod tests {
         // Looks are a sample, and may find more than there was.
         report.instructions = 800;
         let most = vec![ExecutedPlace { modelled_stall_cycles: 840_000, ..most[0].clone() }];
-        report.executed = Some(Executed { looks: 4, most });
+        report.executed = Some(quartier_count::Executed { looks: 4, most });
         assert_eq!(charged(&report), [750_000 + 420_000, 0, 250_000, 0]);
+    }
+
+    #[test]
+    fn idle_cpus_are_charged_to_what_the_busiest_runs_meanwhile() {
+        let mut report = report();
+        report.lines = None;
+        report.instructions = 1_000;
+        let on = |cpu, instructions| ExecutedOn { cpu, instructions, modelled_stall_cycles: 0 };
+        let place = |function: &str, cpus: &[ExecutedOn]| ExecutedPlace {
+            function: Some(function.to_owned()),
+            module: Some("a".to_owned()),
+            callers: vec![CodePlace { function: "main".to_owned(), module: "a".to_owned() }],
+            instructions: cpus.iter().map(|on| on.instructions).sum(),
+            modelled_stall_cycles: 0,
+            cpus: cpus.to_vec(),
+        };
+        // Of a CPU's 600 instructions the other one has as many as it, 200 alone.
+        let most = vec![place("work", &[on(0, 400), on(1, 400)]), place("read", &[on(0, 200)])];
+        report.executed = Some(quartier_count::Executed { looks: 4, most });
+        let study = study(&report);
+        let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
+        let cycles = |seconds: f64| {
+            (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
+        };
+        let of = |function: &str| {
+            let own = |cost: &&Cost| study.stack(cost).next_back().unwrap().function == function;
+            let cost = costs.iter().find(own).unwrap();
+            (cycles(cost.ran_s), cycles(cost.ran_beside_idle_s), cycles(cost.idle_s))
+        };
+        assert_eq!(of("work"), (800_000, 0, 0));
+        assert_eq!(of("read"), (200_000, 200_000, 200_000));
+        assert_eq!(of(Spent::Nothing.name()), (0, 0, 300_000), "its stalls are nobody's");
     }
 
     #[test]

@@ -62,6 +62,7 @@ mod tests {
             callers: Vec::new(),
             instructions,
             modelled_stall_cycles: 10,
+            cpus: Vec::new(),
         };
         let caller = CodePlace { function: "main".to_owned(), module: "a".to_owned() };
         let called = ExecutedPlace { callers: vec![caller], ..place(Some("work"), 300) };

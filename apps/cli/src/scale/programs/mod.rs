@@ -258,20 +258,22 @@ mod tests {
 
     #[test]
     fn there_is_less_to_do_in_a_guest() {
-        for (program, name, on_machine, in_guest) in [
-            (Program::Exim, "CONNECTIONS", "10", "1"),
-            (Program::Memcached, "REQUESTS", "100000", "64"),
-            (Program::Apache, "REQUESTS", "10000", "20"),
-            (Program::Postgresql, "TRANSACTIONS", "2000", "20"),
-            (Program::Gmake, "NR_FILES", "120", "32"),
-            (Program::Indexer, "NR_PARTS", "64", "32"),
-            (Program::Mapreduce, "NR_PARTS", "64", "32"),
+        for (program, name) in [
+            (Program::Exim, "CONNECTIONS"),
+            (Program::Memcached, "REQUESTS"),
+            (Program::Apache, "REQUESTS"),
+            (Program::Postgresql, "TRANSACTIONS"),
+            (Program::Gmake, "NR_FILES"),
+            (Program::Indexer, "NR_PARTS"),
+            (Program::Mapreduce, "NR_PARTS"),
         ] {
-            for (size, expected) in [(Size::Machine, on_machine), (Size::Guest, in_guest)] {
+            let told = |size| {
                 let output = read_by_sh(program, size, &[], &format!("\necho \"${name}\"\n"));
                 let said = String::from_utf8_lossy(&output.stdout);
-                assert_eq!(said.trim(), expected, "{program:?}: {output:?}");
-            }
+                said.trim().parse::<u32>().unwrap_or_else(|_| panic!("{program:?}: {output:?}"))
+            };
+            let (on_machine, in_guest) = (told(Size::Machine), told(Size::Guest));
+            assert!(0 < in_guest && in_guest < on_machine, "{program:?}: {in_guest}, {on_machine}");
         }
     }
 
