@@ -62,9 +62,9 @@ impl Looks {
         self.most.extend(other.most);
     }
 
-    /// Leaves so many at most, those that were found most.
-    pub fn keep_most(&mut self, nr_max: usize) {
-        keep_dearest(&mut self.most, nr_max, |looked| looked.count);
+    /// Those that cost most come first, in the same order in every run.
+    pub fn sort(&mut self) {
+        keep_dearest(&mut self.most, usize::MAX, |looked| looked.count);
     }
 }
 
@@ -184,8 +184,8 @@ mod tests {
         };
         assert_eq!(found.most[0].cpus, [on(1, each, 0), on(2, 5 * each, cycles)]);
         assert_eq!(most_executed(&looks, 1, &mut Made(0)).most.len(), 1);
-        looks.keep_most(1);
-        assert_eq!(looks.most, [looked(Doing::Stalls, 0x1008, 4)]);
+        looks.sort();
+        assert_eq!(looks.most[0], looked(Doing::Stalls, 0x1008, 4));
         assert_eq!(looks.total, 11);
     }
 }

@@ -55,9 +55,9 @@ impl Stalls {
         self.most.extend(other.most);
     }
 
-    /// Leaves so many at most, those that waited longest.
-    pub fn keep_most(&mut self, nr_max: usize) {
-        keep_dearest(&mut self.most, nr_max, |stalled| stalled.modelled_stall_millicycles);
+    /// Those that cost most come first, in the same order in every run.
+    pub fn sort(&mut self) {
+        keep_dearest(&mut self.most, usize::MAX, |stalled| stalled.modelled_stall_millicycles);
     }
 }
 
@@ -217,11 +217,11 @@ mod tests {
     }
 
     #[test]
-    fn those_that_waited_longest_are_kept_not_those_that_waited_most_often() {
+    fn those_that_waited_longest_come_first_not_those_that_waited_most_often() {
         let mut stalls = Stalls::default();
         stalls.add(Stalls { total: 10, most: vec![stalled(1, 1, false, 10)], ..Stalls::default() });
         stalls.add(Stalls { total: 9, most: vec![stalled(2, 2, true, 9)], ..Stalls::default() });
-        stalls.keep_most(1);
-        assert_eq!((stalls.total, stalls.most.len(), stalls.most[0].address), (19, 1, 2));
+        stalls.sort();
+        assert_eq!((stalls.total, stalls.most.len(), stalls.most[0].address), (19, 2, 2));
     }
 }

@@ -19,10 +19,15 @@ pub struct Looking {
 }
 
 /// What a CPU was found doing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lookings(Tally<Looking>);
 
 impl Lookings {
+    /// Of so many at most.
+    pub fn new(nr_max: usize) -> Self {
+        Self(Tally::new(nr_max))
+    }
+
     /// Notes so many looks.
     pub fn note(&mut self, looking: Looking, count: u64) {
         self.0.note(looking, count, 0);
@@ -107,7 +112,7 @@ mod tests {
             Looking { instruction: 1, ..ONE },
             Looking { callers: [3; 10], ..ONE },
         ];
-        let mut lookings = Lookings::default();
+        let mut lookings = Lookings::new(100);
         (0..2).for_each(|_| others.into_iter().for_each(|other| lookings.note(other, 1)));
         let looks = lookings.looks(3);
         assert_eq!(looks.most.iter().map(|of| of.count).collect::<Vec<_>>(), [2; 6]);

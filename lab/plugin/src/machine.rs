@@ -37,8 +37,11 @@ const BLOCKS_PER_LOOK: u32 = 1 << 14;
 
 /// Of lines that CPUs took from each other so many are told, by place,
 const PLACES_MAX: usize = 1 << 14;
-/// and of what they waited for and executed so many: of a program with many paths each is seldom taken, and together they are most of it.
-const RARE_MAX: usize = 1 << 17;
+/// and of what they waited for and executed so many, of which each CPU has its part: of a program with many paths each is seldom
+/// taken, and together they are most of it.
+const RARE_MAX: usize = 1 << 18;
+/// A CPU's part, at most.
+const RARE_OF_CPU_MAX: usize = 1 << 16;
 
 /// No cache has shorter lines, bytes.
 const LINE_MIN: usize = 16;
@@ -118,7 +121,7 @@ pub struct Cpu {
 /// What was seen of a CPU: first while the program has one thread, then while it has several.
 type Seen = [SeenInPhase; 2];
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct SeenInPhase {
     /// What it took from others,
     takings: Takings,
@@ -128,6 +131,19 @@ struct SeenInPhase {
     stallings: Stallings,
     /// What it executed.
     lookings: Lookings,
+}
+
+impl SeenInPhase {
+    /// Nothing yet, of one of so many CPUs.
+    fn new(nr_cpus: usize) -> Self {
+        let nr_max = (RARE_MAX / nr_cpus.max(1)).min(RARE_OF_CPU_MAX);
+        Self {
+            takings: Takings::default(),
+            moves: Stallings::new(nr_max),
+            stallings: Stallings::new(nr_max),
+            lookings: Lookings::new(nr_max),
+        }
+    }
 }
 
 /// Whose task a CPU runs.
@@ -174,7 +190,10 @@ impl Machine {
             checked: check::Found::default(),
             is_parallel: AtomicBool::new(false),
             seen: match arguments.tells_handovers {
-                true => (0..nr_cpus).map(|_| Mutex::default()).collect(),
+                true => {
+                    let seen = || [SeenInPhase::new(nr_cpus), SeenInPhase::new(nr_cpus)];
+                    (0..nr_cpus).map(|_| Mutex::new(seen())).collect()
+                }
                 false => Vec::new(),
             },
             calls: Mutex::default(),
@@ -466,9 +485,9 @@ impl Machine {
                 noted.looks.add(seen.lookings.looks(cpu as u16));
             }
             noted.handovers.keep_most(PLACES_MAX);
-            noted.moves.keep_most(RARE_MAX);
-            noted.stalls.keep_most(RARE_MAX);
-            noted.looks.keep_most(RARE_MAX);
+            noted.moves.sort();
+            noted.stalls.sort();
+            noted.looks.sort();
             noted
         });
         NotedByPhase { serial, parallel, nr_allocations: allocations.nr_told }

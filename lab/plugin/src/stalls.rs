@@ -53,10 +53,15 @@ impl Hash for Stalling {
 }
 
 /// What a CPU waited for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stallings(Tally<Stalling>);
 
 impl Stallings {
+    /// Of so many at most.
+    pub fn new(nr_max: usize) -> Self {
+        Self(Tally::new(nr_max))
+    }
+
     /// Notes one of the program's, which stalled the CPU for so long.
     pub fn note(&mut self, stalling: Stalling, stall_millicycles: u64) {
         self.0.note(stalling, 1, stall_millicycles);
@@ -99,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_lies_in_one_region_is_one_and_anything_else_another() {
-        let mut stallings = Stallings::default();
+        let mut stallings = Stallings::new(2000);
         let others = [
             ONE,
             Stalling { process: 0, ..ONE },
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn an_array_that_is_read_through_is_known_whole() {
-        let mut stallings = Stallings::default();
+        let mut stallings = Stallings::new(2000);
         // 64 MiB, twice, in lines.
         for nr in 0..2 << 20_u64 {
             let address = 0x7f00_0000_0000 + (nr % (1 << 20)) * 64;
