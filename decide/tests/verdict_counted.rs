@@ -3,7 +3,7 @@
 use quartier_decide::verdict::{
     Class, Cost, Counted, Memory, Outcome, Point, Profile, Run, Sharing, Spent, Study, Verdict,
 };
-use quartier_model::{Frame, KERNEL_MODULE};
+use quartier_model::{Frame, KERNEL_MODULE, PROGRAM_MODULE};
 
 /// Of a run's CPU time, in seconds for each unit: what costs something.
 #[derive(Clone, Copy, Default)]
@@ -23,6 +23,12 @@ struct Made {
     call_far_s: f64,
     /// And `beside` does.
     call_beside_s: f64,
+    /// CPUs idle beside parts of `cc1` that all of them run, of its threads' `work`, of one of its `link`s that one runs, and
+    /// of `ld` that one runs.
+    beside_main_s: f64,
+    beside_work_s: f64,
+    beside_link_s: f64,
+    beside_ld_s: f64,
     remote_percent: f64,
     busiest_percent: f64,
     memories_busy_percent: Option<f64>,
@@ -33,6 +39,11 @@ const BESIDE: u32 = 1;
 const SPIN: u32 = 2;
 const CALLED: u32 = 3;
 const CALLEE: u32 = 4;
+const CC1: u32 = 5;
+const LD: u32 = 6;
+const MAIN: u32 = 7;
+const WORK: u32 = 8;
+const LINK: u32 = 9;
 
 fn study(few: Made, many: Made) -> Study {
     let frame = |function: &str, module: &str| Frame {
@@ -49,6 +60,11 @@ fn study(few: Made, many: Made) -> Study {
             frame("_raw_spin_lock", KERNEL_MODULE),
             frame("__x64_sys_munmap", KERNEL_MODULE),
             frame("unmap_region", KERNEL_MODULE),
+            frame("cc1", PROGRAM_MODULE),
+            frame("ld", PROGRAM_MODULE),
+            frame("main", "a"),
+            frame("work", "a"),
+            frame("link", "a"),
         ],
         objects: vec!["total".to_owned(), "slots".to_owned(), "mount_lock".to_owned()],
         ..Study::default()
@@ -79,7 +95,17 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
         memory,
         ..cost(vec![COUNT, CALLED, CALLEE], None, None, None, ran_s, 0.0)
     };
+    // All of it was found running on the busiest CPU alone, or as much on each.
+    let beside = |stack, is_alone, idle_s: f64| Cost {
+        nr_samples: if idle_s > 0.0 { 100 } else { 0 },
+        ran_beside_idle_s: if is_alone { 0.1 * part } else { 0.0 },
+        ..cost(stack, None, None, None, if idle_s > 0.0 { 0.1 } else { 0.0 }, idle_s)
+    };
     let costs = vec![
+        beside(vec![CC1, MAIN, COUNT], false, made.beside_main_s),
+        beside(vec![CC1, WORK], false, made.beside_work_s),
+        beside(vec![CC1, MAIN, LINK], true, made.beside_link_s),
+        beside(vec![LD, MAIN], true, made.beside_ld_s),
         call(None, made.call_s),
         call(Some(Memory::Far), made.call_far_s),
         cost(vec![BESIDE, CALLED, CALLEE], None, None, None, made.call_beside_s, 0.0),
@@ -126,6 +152,10 @@ const FEW: Made = Made {
     call_s: 0.1,
     call_far_s: 0.05,
     call_beside_s: 0.05,
+    beside_main_s: 0.0,
+    beside_work_s: 0.0,
+    beside_link_s: 0.0,
+    beside_ld_s: 0.0,
     remote_percent: 20.0,
     busiest_percent: 10.0,
     memories_busy_percent: None,
@@ -180,6 +210,20 @@ fn what_the_kernel_is_entered_for_is_named_where_no_one_function_is() {
     assert_eq!(kernel.contexts.len(), 2, "where it grew: {kernel:#?}");
     let rest = verdict.rest.unwrap();
     assert!(rest.parts.is_empty() && rest.share_percent.abs() < 1.0, "{rest:#?}");
+}
+
+#[test]
+fn cpus_with_nothing_to_do_are_their_programs_or_the_functions_that_says_more() {
+    let made = Made { beside_ld_s: 2.0, ..FEW };
+    named(made, Class::SerialPart, "ld", None);
+    let made = Made { beside_link_s: 2.0, ..FEW };
+    named(Made { beside_main_s: 0.1, ..made }, Class::SerialPart, "link", None);
+    // `main` says less than what its program is called, and so does one of several functions.
+    let made = Made { beside_main_s: 2.0, ..FEW };
+    named(made, Class::Imbalance, "cc1", None);
+    named(Made { beside_work_s: 1.6, ..made }, Class::Imbalance, "cc1", None);
+    let made = Made { beside_work_s: 2.0, ..FEW };
+    named(Made { beside_main_s: 0.2, ..made }, Class::Imbalance, "work", None);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub use machine::{
     NODES_MAX, Node, Origin, Package, Provenance, check_name,
 };
 pub use plan::{Factors, Intensity, Kind, Left, Outcome, Pages, Plan, Refusal, Step, Trigger, Why};
-pub use profile::{Event, Frame, Happening, KERNEL_MODULE, Recording, Touch};
+pub use profile::{Event, Frame, Happening, KERNEL_MODULE, PROGRAM_MODULE, Recording, Touch};
 pub use snapshot::{
     FaultsSeen, NodeSeen, PerNode, ProcessSeen, SESSION_MEMORY, Snapshot, Standing,
     TREE_OF_MACHINE, Task, TaskId, ThreadSeen,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Frame {
     /// As in the source; where the file has no name for it, the file's name and the offset in it.
     pub function: String,
-    /// File name of the program or library; `[kernel]`.
+    /// File name of the program or library; `[kernel]`; `[program]`.
     pub module: String,
     /// File and line in the source, as far as the program says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,11 +18,20 @@ pub struct Frame {
 /// The module of frames in the kernel.
 pub const KERNEL_MODULE: &str = "[kernel]";
 
+/// Of a frame that is no function: it has the name of the program that a process is, and is the outermost.
+pub const PROGRAM_MODULE: &str = "[program]";
+
 impl Frame {
     /// Whether it is in the kernel.
     #[must_use]
     pub fn is_kernel(&self) -> bool {
         self.module == KERNEL_MODULE
+    }
+
+    /// Whether it is no function, but the program that runs.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        self.module == PROGRAM_MODULE
     }
 }
 

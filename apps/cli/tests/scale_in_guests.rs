@@ -1,8 +1,14 @@
-//! `quartier scale` as root in real kernels: it is seen when threads are woken, and so how long they wait for a CPU.
+//! `quartier scale` as root in real kernels: it is seen when threads are woken, and so how long they wait for a CPU. And
+//! `quartier lab scale`: what the busiest CPU of a guest does while the others have nothing to do.
 
 mod common;
+#[path = "../../../tests/programs/stops_scaling.rs"]
+mod stops_scaling;
+
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use stops_scaling::{Named, Planted};
 
 /// Two threads' worth of work and many short sleeps, on one CPU and on two.
 const JOB: &str = "burn() { i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; }; burn & burn & \
@@ -38,4 +44,43 @@ fn the_queue_for_a_cpu_is_seen_on_6_1() {
 #[test]
 fn the_queue_for_a_cpu_is_seen_on_7_3() {
     check("7.3");
+}
+
+/// Of what is lost, what the planted one has at least: the rest is what threads need to meet.
+const PLANTED_PERCENT_MIN: f64 = 60.0;
+
+/// Whom others wait for with nothing to do is named, and nobody else.
+fn check_idle(kernel: &str, reason: &str) {
+    if !common::can_boot(kernel) {
+        return;
+    }
+    let planted = Planted::all().into_iter().find(|planted| planted.reason == reason).unwrap();
+    let output = Command::new(common::quartier())
+        .args(["lab", "scale", "--kernel", kernel, "--nodes", "2", "--cpus-per-node", "2"])
+        .args(["--cpus", "1,4", "--repeat", "3", "--snapshots", "--timeout", "400"])
+        .args(["--json", "-", "--metric", "units: ([0-9]+)", "--"])
+        .arg(common::program(planted.program()))
+        .args([reason, "{cpus}", "100000"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let verdict = &report["verdict"];
+    println!("{kernel} {reason}: {verdict:#}");
+    let culprits: Vec<Named> = serde_json::from_value(verdict["culprits"].clone()).unwrap();
+    let [first] = &culprits[..] else { panic!("not one is named: {culprits:#?} {verdict:#}") };
+    assert!(planted.is(first), "another is named: {first:?}");
+    assert!(first.share_percent >= PLANTED_PERCENT_MIN, "{first:?}");
+}
+
+#[test]
+fn a_serial_part_of_a_program_in_guests_is_named_on_6_1() {
+    check_idle("6.1", "serial");
+}
+
+#[test]
+fn uneven_parts_of_a_program_in_guests_are_named_on_7_3() {
+    check_idle("7.3", "imbalance");
 }

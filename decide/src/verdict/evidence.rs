@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cause::Class;
-use super::names::{Waits, is_interrupt, is_kernel_lock, is_plumbing};
+use super::names::{Waits, is_interrupt, is_kernel_lock, is_own};
 use super::study::{Cost, Counted, Memory, Point, Sharing, Spent, Study};
 use super::suspects::{Suspect, Suspects, site};
 
@@ -26,8 +26,8 @@ pub struct Place {
 
 /// A cost's calling context, from the outermost function of the program's own; all of it where none is known.
 pub fn context(study: &Study, cost: &Cost) -> Vec<String> {
-    let nr_plumbing = study.stack(cost).take_while(|frame| is_plumbing(frame)).count();
-    let skipped = if nr_plumbing < cost.stack.len() { nr_plumbing } else { 0 };
+    let nr_others = study.stack(cost).take_while(|frame| !is_own(frame)).count();
+    let skipped = if nr_others < cost.stack.len() { nr_others } else { 0 };
     let own = study.stack(cost).skip(skipped);
     own.map(|frame| frame.function.clone()).take(FRAMES_SHOWN).collect()
 }
@@ -64,9 +64,7 @@ impl<'a> Evidence<'a> {
                     *evidence.by_memory.entry(memory).or_default() += seconds;
                 }
                 // Of threads that were only looked at it is not known which function of the program's own waits.
-                let key = |cost: &Cost, seconds| {
-                    (study.stack(cost).any(|frame| !is_plumbing(frame)), seconds)
-                };
+                let key = |cost: &Cost, seconds| (study.stack(cost).any(is_own), seconds);
                 let is_larger = |(known, most)| key(cost, seconds) > key(known, most);
                 if evidence.largest.is_none_or(is_larger) {
                     evidence.largest = Some((cost, seconds));

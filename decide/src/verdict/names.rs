@@ -157,6 +157,11 @@ pub fn is_plumbing(frame: &Frame) -> bool {
         || name == "_start"
 }
 
+/// Whether a frame is a function of the program's own.
+pub fn is_own(frame: &Frame) -> bool {
+    !is_plumbing(frame) && !frame.is_program()
+}
+
 fn is_c_library(module: &str) -> bool {
     ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libgcc_s", "[vdso]"]
         .iter()

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use quartier_model::Frame;
 use serde::{Deserialize, Serialize};
 
-use super::names::{Waits, is_interrupt, is_kernel_lock, is_lock, is_plumbing, kernel_entry};
+use super::names::{
+    Waits, is_interrupt, is_kernel_lock, is_lock, is_own, is_plumbing, kernel_entry,
+};
 use super::study::{Cost, Point, Sharing, Spent, Study};
 
 /// Who may be the culprit.
@@ -68,6 +70,8 @@ pub struct Suspects {
     lock_of: BTreeMap<String, String>,
     /// The contexts that are serial: functions from the outermost.
     serial: Vec<Vec<String>>,
+    /// Of programs whose uneven parts are mostly one function's, that function.
+    uneven: BTreeMap<String, String>,
 }
 
 impl Suspects {
@@ -77,12 +81,15 @@ impl Suspects {
         let profiles = || point.runs.iter().filter_map(|run| run.profile.as_ref());
         let costs = || profiles().flat_map(|profile| &profile.costs);
         let waits = || costs().filter(|cost| cost.waits == Some(Waits::Lock));
+        let serial = serial(study, costs());
+        let uneven = uneven(study, costs(), &serial);
         let locks = waits().filter_map(|cost| study.objects.get(cost.object? as usize)).cloned();
         Self {
             locks: locks.collect(),
             lock_sites: waits().map(|cost| site(study.stack(cost))).collect(),
             lock_of: locks_by_site(study, costs()),
-            serial: serial(study, costs()),
+            serial,
+            uneven,
         }
     }
 
@@ -163,10 +170,12 @@ impl Suspects {
         if let Some(function) = serial.and_then(|serial| serial.last()) {
             return Suspect::Serial(function.clone());
         }
-        let body = study.stack(cost).find(|frame| !is_plumbing(frame));
-        Suspect::Uneven(
-            body.map_or_else(|| site(study.stack(cost)), |frame| frame.function.clone()),
-        )
+        let outermost = study.stack(cost).next();
+        if let Some(program) = outermost.filter(|frame| frame.is_program()) {
+            let program = &program.function;
+            return Suspect::Uneven(self.uneven.get(program).unwrap_or(program).clone());
+        }
+        Suspect::Uneven(body(study, cost).unwrap_or_else(|| site(study.stack(cost))))
     }
 }
 
@@ -175,7 +184,7 @@ impl Suspects {
 pub fn site<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> String {
     let mut leaf = None;
     for frame in stack.rev() {
-        if !is_plumbing(frame) {
+        if is_own(frame) {
             return frame.function.clone();
         }
         leaf = leaf.or(Some(frame));
@@ -191,6 +200,39 @@ fn site_or_leaf(study: &Study, cost: &Cost, site: String) -> String {
         }
         _ => site,
     }
+}
+
+/// The outermost function of the program's own.
+fn body(study: &Study, cost: &Cost) -> Option<String> {
+    study.stack(cost).find(|frame| is_own(frame)).map(|frame| frame.function.clone())
+}
+
+/// Of what idles beside a program, so much is beside the function that is named instead of it.
+const UNEVEN_MIN: f64 = 0.8;
+
+/// Where threads have a function of their own, that says more than what their program is called; `main` does not, nor does an address.
+fn uneven<'a>(
+    study: &Study,
+    costs: impl Iterator<Item = &'a Cost>,
+    serial: &[Vec<String>],
+) -> BTreeMap<String, String> {
+    let mut idle: BTreeMap<String, BTreeMap<Option<String>, f64>> = BTreeMap::new();
+    for cost in costs.filter(|cost| cost.idle_s > 0.0) {
+        let path = path(study.stack(cost));
+        let program = study.stack(cost).next().filter(|frame| frame.is_program());
+        if let Some(program) = program.filter(|_| !serial.iter().any(|of| path.starts_with(of))) {
+            let bodies = idle.entry(program.function.clone()).or_default();
+            *bodies.entry(body(study, cost)).or_default() += cost.idle_s;
+        }
+    }
+    let named = |(program, bodies): (String, BTreeMap<Option<String>, f64>)| {
+        let all: f64 = bodies.values().sum();
+        let largest = bodies.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let (body, idle_s) = largest.and_then(|(body, idle_s)| Some((body?, idle_s)))?;
+        let says_more = body != "main" && !body.contains("+0x");
+        (says_more && idle_s >= UNEVEN_MIN * all).then_some((program, body))
+    };
+    idle.into_iter().filter_map(named).collect()
 }
 
 /// Functions of user code from the outermost, as contexts are told apart.

@@ -9,6 +9,7 @@ pub struct Codes<'a> {
     names: &'a mut dyn Naming,
     /// By whose they are and where.
     known: HashMap<(Option<u32>, u64), Option<u32>>,
+    programs: HashMap<u32, Option<u32>>,
     numbers: HashMap<CodePlace, u32>,
     places: Vec<CodePlace>,
 }
@@ -16,7 +17,13 @@ pub struct Codes<'a> {
 impl<'a> Codes<'a> {
     /// None yet.
     pub fn new(names: &'a mut dyn Naming) -> Self {
-        Self { names, known: HashMap::new(), numbers: HashMap::new(), places: Vec::new() }
+        Self {
+            names,
+            known: HashMap::new(),
+            programs: HashMap::new(),
+            numbers: HashMap::new(),
+            places: Vec::new(),
+        }
     }
 
     /// Where an instruction is, if anybody has a name for it.
@@ -24,14 +31,29 @@ impl<'a> Codes<'a> {
         if let Some(known) = self.known.get(&(process, address)) {
             return *known;
         }
-        let number = self.names.code(process, address).map(|place| {
-            let next = self.places.len() as u32;
-            *self.numbers.entry(place).or_insert_with_key(|place| {
-                self.places.push(place.clone());
-                next
-            })
-        });
+        let number = self.names.code(process, address).map(|place| self.number_of(place));
         self.known.insert((process, address), number);
+        number
+    }
+
+    fn number_of(&mut self, place: CodePlace) -> u32 {
+        let next = self.places.len() as u32;
+        *self.numbers.entry(place).or_insert_with_key(|place| {
+            self.places.push(place.clone());
+            next
+        })
+    }
+
+    /// The program that a process is, as if it were a function of its own file.
+    pub fn program(&mut self, process: u32) -> Option<u32> {
+        if let Some(known) = self.programs.get(&process) {
+            return *known;
+        }
+        let program = self.names.program(process);
+        let number = program.map(|program| {
+            self.number_of(CodePlace { function: program.clone(), module: program })
+        });
+        self.programs.insert(process, number);
         number
     }
 

@@ -109,6 +109,8 @@ pub trait Naming {
     fn code(&mut self, process: Option<u32>, address: u64) -> Option<CodePlace>;
     /// What lies at an address.
     fn object(&mut self, process: Option<u32>, address: u64) -> Option<String>;
+    /// The file that a process is run from.
+    fn program(&mut self, process: u32) -> Option<String>;
     /// Memory of a process's, by who asked for it.
     fn memory(&mut self, process: Option<u32>, allocated: &Allocation) -> Option<String>;
 }
@@ -259,6 +261,10 @@ pub(crate) mod tests {
         fn code(&mut self, _: Option<u32>, address: u64) -> Option<CodePlace> {
             let function = format!("f{}", address >> 12);
             (address != 0).then(|| CodePlace { function, module: "program".to_owned() })
+        }
+
+        fn program(&mut self, process: u32) -> Option<String> {
+            (process != 0).then(|| format!("p{process}"))
         }
 
         fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {

@@ -82,6 +82,9 @@ pub struct Executed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutedPlace {
+    /// The file that the process is run from which executed it; absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// If anybody has a name for it.
     pub function: Option<String>,
     /// File name of the program or library that it is of, or `[kernel]`.
@@ -118,7 +121,8 @@ pub fn most_executed(looks: &Looks, nr_max: usize, names: &mut dyn Naming) -> Ex
     for looked in &looks.most {
         let code = codes.number(looked.process, looked.instruction);
         let callers = codes.callers(looked.by_process, &looked.callers);
-        let on = places.entry((code, callers)).or_default().entry(looked.cpu).or_default();
+        let program = codes.program(looked.by_process);
+        let on = places.entry((program, code, callers)).or_default().entry(looked.cpu).or_default();
         on.cpu = looked.cpu;
         match looked.doing {
             Doing::Executes => on.instructions += looked.count * INSTRUCTIONS_PER_LOOK,
@@ -127,14 +131,23 @@ pub fn most_executed(looks: &Looks, nr_max: usize, names: &mut dyn Naming) -> Ex
     }
     let cycles = |on: &ExecutedOn| on.instructions + on.modelled_stall_cycles;
     let most = dearest(places, nr_max, |cpus| cpus.values().map(cycles).sum());
-    let place = |((code, callers), cpus): (_, BTreeMap<u16, ExecutedOn>)| {
+    let place = |((program, code, callers), cpus): (_, BTreeMap<u16, ExecutedOn>)| {
+        let (program, _) = codes.told(program);
         let (function, module) = codes.told(code);
         let callers: Vec<u32> = callers;
         let callers = codes.all_told(&callers);
         let cpus: Vec<ExecutedOn> = cpus.into_values().collect();
         let instructions = cpus.iter().map(|on| on.instructions).sum();
         let modelled_stall_cycles = cpus.iter().map(|on| on.modelled_stall_cycles).sum();
-        ExecutedPlace { function, module, callers, instructions, modelled_stall_cycles, cpus }
+        ExecutedPlace {
+            program,
+            function,
+            module,
+            callers,
+            instructions,
+            modelled_stall_cycles,
+            cpus,
+        }
     };
     Executed { looks: looks.total, most: most.into_iter().map(place).collect() }
 }
@@ -156,7 +169,7 @@ mod tests {
             count,
         };
         let mut looks = Looks {
-            total: 11,
+            total: 13,
             most: vec![
                 looked(Doing::Executes, 0x1000, 3),
                 looked(Doing::Executes, 0x1ff0, 2),
@@ -164,19 +177,31 @@ mod tests {
                 looked(Doing::Executes, 0x2000, 1),
                 Looked { callers: Vec::new(), ..looked(Doing::Executes, 0x1000, 1) },
                 Looked { cpu: 1, ..looked(Doing::Executes, 0x1000, 1) },
+                Looked { by_process: 2, ..looked(Doing::Executes, 0x2000, 2) },
             ],
         };
         let found = most_executed(&looks, 10, &mut Made(0));
+        let each = INSTRUCTIONS_PER_LOOK;
         let told: Vec<_> = found
             .most
             .iter()
             .map(|of| {
                 let function = of.function.as_deref().unwrap();
+                assert_eq!(
+                    of.program.as_deref(),
+                    Some(if function == "f2" && of.instructions > each { "p2" } else { "p1" })
+                );
                 (function, of.callers.len(), of.instructions, of.modelled_stall_cycles)
             })
             .collect();
-        let (each, cycles) = (INSTRUCTIONS_PER_LOOK, 4 * CYCLES_PER_LOOK);
-        assert_eq!(told, [("f1", 1, 6 * each, cycles), ("f1", 0, each, 0), ("f2", 1, each, 0)]);
+        let cycles = 4 * CYCLES_PER_LOOK;
+        let expected = [
+            ("f1", 1, 6 * each, cycles),
+            ("f2", 1, 2 * each, 0),
+            ("f1", 0, each, 0),
+            ("f2", 1, each, 0),
+        ];
+        assert_eq!(told, expected);
         let on = |cpu, instructions, modelled_stall_cycles| ExecutedOn {
             cpu,
             instructions,
@@ -186,6 +211,6 @@ mod tests {
         assert_eq!(most_executed(&looks, 1, &mut Made(0)).most.len(), 1);
         looks.sort();
         assert_eq!(looks.most[0], looked(Doing::Stalls, 0x1008, 4));
-        assert_eq!(looks.total, 11);
+        assert_eq!(looks.total, 13);
     }
 }

@@ -68,6 +68,14 @@ impl Names {
         })
     }
 
+    /// The file that a process is run from: what is mapped first of all is of it. `None`: not known.
+    #[must_use]
+    pub fn program(&self, process: u32) -> Option<&str> {
+        let mappings = &self.processes.get(&process)?.mappings;
+        let (.., path) = mappings.iter().find(|(.., name)| name.starts_with('/'))?;
+        path.rsplit('/').next()
+    }
+
     /// Memory that a process was given, by who asked for it: by where the call returns to, and what is on the stack then. `None`: no file
     /// has that code.
     #[must_use]
@@ -166,6 +174,9 @@ mod tests {
         let object = names.object(Some(1), (&raw const on_stack) as u64);
         assert!(object.is_none_or(|object| object.starts_with('[')));
         assert!(names.function(Some(2), here).is_none(), "another process");
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(names.program(1), own.file_name().unwrap().to_str());
+        assert_eq!(names.program(2), None, "another process");
         assert!(names.object(None, COUNTER.as_ptr() as u64).is_none());
     }
 

@@ -368,6 +368,10 @@ impl Naming for Named {
         self.codes.entry((process, address)).or_insert_with(find).clone()
     }
 
+    fn program(&mut self, process: u32) -> Option<String> {
+        self.names.program(process).map(str::to_owned)
+    }
+
     fn object(&mut self, process: Option<u32>, address: u64) -> Option<String> {
         self.names.object(process, address)
     }

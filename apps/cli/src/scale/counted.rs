@@ -3,18 +3,19 @@
 //! stalled otherwise. CPUs without enough to do are charged to what the busiest one does meanwhile.
 
 mod busiest;
+mod executed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use quartier_count::{
-    CodePlace, ContendedLine, ExecutedOn, ExecutedPlace, INSTRUCTIONS_PER_LOOK, Nature, Report,
-    StalledPlace,
+    CodePlace, ContendedLine, INSTRUCTIONS_PER_LOOK, Nature, Report, StalledPlace,
 };
 use quartier_decide::verdict::{Cost, Counted, Memory, Profile, Run, Sharing, Spent, Study};
 use quartier_memmodel::geometry::Geometry;
-use quartier_model::{Frame, KERNEL_MODULE, Recording};
+use quartier_model::{Frame, KERNEL_MODULE, PROGRAM_MODULE, Recording};
 
 use busiest::{Ran, idle_beside};
+use executed::{Executed, places};
 
 /// Of code that no file has a name for.
 const UNKNOWN: &str = "unknown";
@@ -187,7 +188,10 @@ impl Charged {
         let busiest = report.modelled.slowest().map_or(0, |cpu| cpu.cpu as u16);
         let all_idle_s = idle_beside(&all, busiest, nr_cpus, idle_s);
         for ((place, ran), idle_s) in places(report).zip(&all).zip(&all_idle_s) {
-            let stack = self.stack(&place.callers, (&place.function, &place.module));
+            let mut stack = self.stack(&place.callers, (&place.function, &place.module));
+            if let Some(program) = &place.program {
+                stack.insert(0, self.frame(program, PROGRAM_MODULE));
+            }
             self.costs.push(Cost {
                 stack,
                 nr_samples: place.instructions / INSTRUCTIONS_PER_LOOK,
@@ -234,56 +238,12 @@ impl Charged {
     }
 }
 
-fn places(report: &Report) -> impl Iterator<Item = &ExecutedPlace> {
-    report.executed.iter().flat_map(|executed| &executed.most)
-}
-
-/// How long code ran that was found by looks: these are a sample, and may find a little more than there was.
-struct Executed {
-    /// An instruction takes so long, and a cycle that was found stalling.
-    each_s: f64,
-    each_stall_s: f64,
-    /// All that was found.
-    instructions_s: f64,
-    stalls_s: f64,
-}
-
-impl Executed {
-    /// Of instructions and stalls that take so long.
-    fn of(report: &Report, instructions_s: f64, stalls_s: f64) -> Self {
-        let found: u64 = places(report).map(|place| place.instructions).sum();
-        let stalled: u64 = places(report).map(|place| place.modelled_stall_cycles).sum();
-        let each_s = instructions_s / found.max(report.instructions).max(1) as f64;
-        let each_stall_s = seconds(1.0, &report.geometry).min(stalls_s / stalled.max(1) as f64);
-        Self {
-            each_s,
-            each_stall_s,
-            instructions_s: each_s * found as f64,
-            stalls_s: each_stall_s * stalled as f64,
-        }
-    }
-
-    fn seconds(&self, instructions: u64, stall_cycles: u64) -> f64 {
-        self.each_s * instructions as f64 + self.each_stall_s * stall_cycles as f64
-    }
-
-    fn ran<'a>(&self, place: &'a ExecutedPlace) -> Ran<'a> {
-        let callers = place.callers.iter().rev();
-        let callers =
-            callers.map(|code| (Some(code.function.as_str()), Some(code.module.as_str())));
-        let path = callers.chain([(place.function.as_deref(), place.module.as_deref())]).collect();
-        let on =
-            |on: &ExecutedOn| (on.cpu, self.seconds(on.instructions, on.modelled_stall_cycles));
-        Ran { path, cpus: place.cpus.iter().map(on).collect() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use quartier_count::{
-        CountMode, CpuTime, FORMAT, Lines, Machine, Mark, MemoryStalls, Moment, Phase,
-        Recording as Counting, Taker, Waited, Word,
+        CountMode, CpuTime, ExecutedOn, ExecutedPlace, FORMAT, Lines, Machine, Mark, MemoryStalls,
+        Moment, Phase, Recording as Counting, Taker, Waited, Word,
     };
     use quartier_decide::verdict::Point;
     use quartier_memmodel::geometry::Preset;
@@ -478,6 +438,7 @@ mod tests {
         let mut report = report();
         report.instructions = 1_000;
         let place = |function: &str, instructions, modelled_stall_cycles| ExecutedPlace {
+            program: None,
             function: Some(function.to_owned()),
             module: Some("a".to_owned()),
             callers: vec![CodePlace { function: "main".to_owned(), module: "a".to_owned() }],
@@ -517,6 +478,7 @@ mod tests {
         report.instructions = 1_000;
         let on = |cpu, instructions| ExecutedOn { cpu, instructions, modelled_stall_cycles: 0 };
         let place = |function: &str, cpus: &[ExecutedOn]| ExecutedPlace {
+            program: None,
             function: Some(function.to_owned()),
             module: Some("a".to_owned()),
             callers: vec![CodePlace { function: "main".to_owned(), module: "a".to_owned() }],
@@ -540,6 +502,31 @@ mod tests {
         assert_eq!(of("work"), (800_000, 0, 0));
         assert_eq!(of("read"), (200_000, 200_000, 200_000));
         assert_eq!(of(Spent::Nothing.name()), (0, 0, 300_000), "its stalls are nobody's");
+    }
+
+    #[test]
+    fn code_is_below_its_program() {
+        let mut report = report();
+        let place = |program: &str, instructions| ExecutedPlace {
+            program: (!program.is_empty()).then(|| program.to_owned()),
+            function: Some("hash".to_owned()),
+            module: Some("libc.so.6".to_owned()),
+            callers: Vec::new(),
+            instructions,
+            modelled_stall_cycles: 0,
+            cpus: Vec::new(),
+        };
+        let stacks = |report: &Report| {
+            let study = study(report);
+            let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
+            let names = |cost: &Cost| {
+                study.stack(cost).map(|frame| frame.function.clone()).collect::<Vec<_>>()
+            };
+            costs.iter().map(names).filter(|of| of.contains(&"hash".to_owned())).collect::<Vec<_>>()
+        };
+        let most = vec![place("cc1", 1_000), place("ld", 500), place("", 10)];
+        report.executed = Some(quartier_count::Executed { looks: 4, most });
+        assert_eq!(stacks(&report), [&["cc1", "hash"][..], &["ld", "hash"], &["hash"]]);
     }
 
     #[test]

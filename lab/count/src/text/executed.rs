@@ -57,6 +57,7 @@ mod tests {
     #[test]
     fn a_function_is_told_once_whoever_called_it() {
         let place = |function: Option<&str>, instructions| ExecutedPlace {
+            program: None,
             function: function.map(str::to_owned),
             module: Some("a".to_owned()),
             callers: Vec::new(),

@@ -7,6 +7,8 @@ size MESSAGES 10 4
 PAUSE_S=0.05
 WITHIN_S=30
 
+# Messages of one connection are for one user. Who finds a mailbox locked waits until it is free: as Exim comes it sleeps for three
+# seconds, and a run would be as long as the chance that two meet.
 # Nobody is offered TLS. A daemon without a certificate makes itself one all the same as it starts, for as long as it takes to find large
 # primes; one whose name has to be worked out first it does not need before somebody asks.
 prepare() {
@@ -47,6 +49,8 @@ begin transports
 file:
   driver = appendfile
   file = $PLACE/mail/\$local_part_data
+  use_lockfile = false
+  lock_fcntl_timeout = ${WITHIN_S}s
 END
     cat >"$PLACE/send.py" <<'END'
 import os, socket, sys
