@@ -98,7 +98,7 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
     // All of it was found running on the busiest CPU alone, or as much on each.
     let beside = |stack, is_alone, idle_s: f64| Cost {
         nr_samples: if idle_s > 0.0 { 100 } else { 0 },
-        ran_beside_idle_s: if is_alone { 0.1 * part } else { 0.0 },
+        ran_beside_idle_s: if is_alone && idle_s > 0.0 { 0.1 * part } else { 0.0 },
         ..cost(stack, None, None, None, if idle_s > 0.0 { 0.1 } else { 0.0 }, idle_s)
     };
     let costs = vec![

@@ -8,7 +8,7 @@ mod stops_scaling;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use stops_scaling::{Named, Planted};
+use stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
 
 /// Two threads' worth of work and many short sleeps, on one CPU and on two.
 const JOB: &str = "burn() { i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; }; burn & burn & \
@@ -47,14 +47,15 @@ fn the_queue_for_a_cpu_is_seen_on_7_3() {
 }
 
 /// Of what is lost, what the planted one has at least: the rest is what threads need to meet.
-const PLANTED_PERCENT_MIN: f64 = 60.0;
+const PLANTED_PERCENT_MIN: f64 = 50.0;
 
-/// Whom others wait for with nothing to do is named, and nobody else.
+/// Whom others wait for with nothing to do is named first, and next to nothing is certainly laid upon others.
 fn check_idle(kernel: &str, reason: &str) {
     if !common::can_boot(kernel) {
         return;
     }
     let planted = Planted::all().into_iter().find(|planted| planted.reason == reason).unwrap();
+    let _one = common::alone();
     let output = Command::new(common::quartier())
         .args(["lab", "scale", "--kernel", kernel, "--nodes", "2", "--cpus-per-node", "2"])
         .args(["--cpus", "1,4", "--repeat", "3", "--snapshots", "--timeout", "400"])
@@ -70,9 +71,11 @@ fn check_idle(kernel: &str, reason: &str) {
     let verdict = &report["verdict"];
     println!("{kernel} {reason}: {verdict:#}");
     let culprits: Vec<Named> = serde_json::from_value(verdict["culprits"].clone()).unwrap();
-    let [first] = &culprits[..] else { panic!("not one is named: {culprits:#?} {verdict:#}") };
-    assert!(planted.is(first), "another is named: {first:?}");
+    let Some(first) = culprits.first() else { panic!("nobody is named: {verdict:#}") };
+    assert!(planted.is(first), "another is named: {culprits:?}");
     assert!(first.share_percent >= PLANTED_PERCENT_MIN, "{first:?}");
+    let others: f64 = culprits[1..].iter().map(Named::least_percent).sum();
+    assert!(others <= OTHERS_PERCENT_MAX, "and others, certainly: {culprits:?}");
 }
 
 #[test]

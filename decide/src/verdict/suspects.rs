@@ -54,8 +54,10 @@ impl Suspect {
     }
 }
 
-/// A context counts as serial when so much of it runs beside idle CPUs.
+/// A context counts as serial when so much of it runs beside idle CPUs,
 const SERIAL_MIN: f64 = 0.9;
+/// and in guests so much: their CPUs take long to fall asleep, and meanwhile nobody is alone.
+const SERIAL_MODELLED_MIN: f64 = 0.7;
 /// Looks at a context before it may be called serial.
 const SERIAL_LOOKS_MIN: u64 = 5;
 
@@ -278,10 +280,11 @@ fn serial<'a>(study: &Study, costs: impl Iterator<Item = &'a Cost>) -> Vec<Vec<S
             own.entry(path[..depth].to_vec()).or_insert_with(|| !is_plumbing(frame));
         }
     }
+    let least = if study.is_modelled { SERIAL_MODELLED_MIN } else { SERIAL_MIN };
     let mut found: Vec<Vec<String>> = Vec::new();
     // Outer contexts come before inner ones.
     for (context, (nr, ran_s, beside_s)) in contexts {
-        let is_serial = nr >= SERIAL_LOOKS_MIN && own[&context] && beside_s >= SERIAL_MIN * ran_s;
+        let is_serial = nr >= SERIAL_LOOKS_MIN && own[&context] && beside_s >= least * ran_s;
         if is_serial && !found.iter().any(|outer| context.starts_with(outer)) {
             found.push(context);
         }

@@ -32,6 +32,8 @@ pub struct Looked {
     pub doing: Doing,
     /// Which CPU.
     pub cpu: u16,
+    /// While no other one ran any of the program.
+    pub is_alone: bool,
     /// Whose code: a process's number, or none for the kernel's.
     pub process: Option<u32>,
     /// An instruction of it, where the process (or the kernel) has it.
@@ -111,6 +113,8 @@ pub struct ExecutedOn {
     pub instructions: u64,
     /// Cycles that it stalled. Modelled.
     pub modelled_stall_cycles: u64,
+    /// Of both together, what no other CPU ran any of the program beside.
+    pub alone: u64,
 }
 
 /// By function and its callers, with names: so many at most.
@@ -124,9 +128,13 @@ pub fn most_executed(looks: &Looks, nr_max: usize, names: &mut dyn Naming) -> Ex
         let program = codes.program(looked.by_process);
         let on = places.entry((program, code, callers)).or_default().entry(looked.cpu).or_default();
         on.cpu = looked.cpu;
-        match looked.doing {
-            Doing::Executes => on.instructions += looked.count * INSTRUCTIONS_PER_LOOK,
-            Doing::Stalls => on.modelled_stall_cycles += looked.count * CYCLES_PER_LOOK,
+        let (sum, each) = match looked.doing {
+            Doing::Executes => (&mut on.instructions, INSTRUCTIONS_PER_LOOK),
+            Doing::Stalls => (&mut on.modelled_stall_cycles, CYCLES_PER_LOOK),
+        };
+        *sum += looked.count * each;
+        if looked.is_alone {
+            on.alone += looked.count * each;
         }
     }
     let cycles = |on: &ExecutedOn| on.instructions + on.modelled_stall_cycles;
@@ -162,6 +170,7 @@ mod tests {
         let looked = |doing, instruction, count| Looked {
             doing,
             cpu: 2,
+            is_alone: doing == Doing::Stalls,
             process: Some(1),
             instruction,
             by_process: 1,
@@ -206,6 +215,7 @@ mod tests {
             cpu,
             instructions,
             modelled_stall_cycles,
+            alone: modelled_stall_cycles,
         };
         assert_eq!(found.most[0].cpus, [on(1, each, 0), on(2, 5 * each, cycles)]);
         assert_eq!(most_executed(&looks, 1, &mut Made(0)).most.len(), 1);

@@ -9,6 +9,8 @@ use crate::tally::Tally;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Looking {
     pub doing: Doing,
+    /// No other CPU runs what is measured.
+    pub is_alone: bool,
     /// The process whose code it is; 0: the kernel's.
     pub process: u32,
     /// Who executes it.
@@ -37,6 +39,7 @@ impl Lookings {
     pub fn looks(&self, cpu: u16) -> Looks {
         let looked = self.0.all().map(|(key, entry)| Looked {
             doing: key.doing,
+            is_alone: key.is_alone,
             cpu,
             process: (key.process != 0).then_some(key.process),
             instruction: key.instruction,
@@ -99,6 +102,7 @@ mod tests {
     fn what_differs_in_anything_is_found_apart() {
         const ONE: Looking = Looking {
             doing: Doing::Executes,
+            is_alone: false,
             process: 7,
             by_process: 7,
             instruction: 0x40_1000,
@@ -107,6 +111,7 @@ mod tests {
         let others = [
             ONE,
             Looking { doing: Doing::Stalls, ..ONE },
+            Looking { is_alone: true, ..ONE },
             Looking { process: 0, ..ONE },
             Looking { by_process: 8, ..ONE },
             Looking { instruction: 1, ..ONE },
@@ -115,9 +120,9 @@ mod tests {
         let mut lookings = Lookings::new(100);
         (0..2).for_each(|_| others.into_iter().for_each(|other| lookings.note(other, 1)));
         let looks = lookings.looks(3);
-        assert_eq!(looks.most.iter().map(|of| of.count).collect::<Vec<_>>(), [2; 6]);
+        assert_eq!(looks.most.iter().map(|of| of.count).collect::<Vec<_>>(), [2; 7]);
         assert!(looks.most.iter().all(|of| of.cpu == 3));
-        assert_eq!(looks.total, 12);
+        assert_eq!(looks.total, 14);
         assert_eq!(looks.most.iter().filter(|of| of.process.is_none()).count(), 1);
     }
 }

@@ -439,7 +439,8 @@ impl Machine {
         let process = if is_kernels { 0 } else { by_process };
         let instruction = cpu.places.known(code).unwrap_or(0);
         let callers = cpu.calls.callers(is_kernels);
-        let looking = Looking { doing, process, by_process, instruction, callers };
+        let is_alone = self.steps.as_ref().is_some_and(|steps| steps.is_alone(index));
+        let looking = Looking { doing, is_alone, process, by_process, instruction, callers };
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = &mut seen[self.phase_of_program()];
         seen.lookings.note(looking, due);

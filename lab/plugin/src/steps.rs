@@ -100,6 +100,11 @@ impl Steps {
         }
     }
 
+    /// Whether no other CPU runs what is measured.
+    pub fn is_alone(&self, cpu: usize) -> bool {
+        self.last(cpu).is_none()
+    }
+
     /// Of the others that run what is measured the one that is last, and where it is.
     fn last(&self, cpu: usize) -> Option<(usize, u64)> {
         let others =
@@ -157,7 +162,9 @@ mod tests {
     #[test]
     fn who_runs_something_else_is_not_waited_for_and_begins_where_the_last_is() {
         let steps = steps(&[10_000, 5]);
+        assert!(!steps.is_alone(0));
         steps.runs(1, false);
+        assert!(steps.is_alone(0));
         steps.wait(0, || panic!("what it runs is not measured"));
         steps.spent(1, 7_000);
         steps.runs(1, true);

@@ -14,8 +14,7 @@ use quartier_decide::verdict::{Cost, Counted, Memory, Profile, Run, Sharing, Spe
 use quartier_memmodel::geometry::Geometry;
 use quartier_model::{Frame, KERNEL_MODULE, PROGRAM_MODULE, Recording};
 
-use busiest::{Ran, idle_beside};
-use executed::{Executed, places};
+use executed::{Clock, Executed, places};
 
 /// Of code that no file has a name for.
 const UNKNOWN: &str = "unknown";
@@ -23,7 +22,8 @@ const UNKNOWN: &str = "unknown";
 /// Adds a run, of so many units of work, to a point of the study.
 pub fn add(study: &mut Study, at: usize, report: &Report, units: f64) {
     let counted = counted(report);
-    let wall_s = seconds(report.modelled.phase_cycles as f64, &report.geometry);
+    let clock = Clock::of(report);
+    let wall_s = clock.wall_s;
     let ran_s = counted.instructions_s + counted.stalls_s;
     let nr_cpus = study.points[at].nr_cpus;
     let idle_s = (f64::from(nr_cpus) * wall_s - ran_s).max(0.0);
@@ -40,10 +40,11 @@ pub fn add(study: &mut Study, at: usize, report: &Report, units: f64) {
     let of_places_s: f64 = charged.costs.iter().map(|cost| cost.ran_s).sum();
     let rest_s = (counted.stalls_s - of_places_s).max(0.0);
     let executed = Executed::of(report, counted.instructions_s, rest_s);
-    let idle_beside_s = charged.executed(report, &executed, (nr_cpus, idle_s));
+    let all_idle_s = executed.idle_s(report, &clock, nr_cpus, idle_s);
+    charged.executed(report, &executed, nr_cpus, &all_idle_s);
     charged.spent(Spent::Instructions, counted.instructions_s - executed.instructions_s, 0.0);
     charged.spent(Spent::Stalls, rest_s - executed.stalls_s, 0.0);
-    charged.spent(Spent::Nothing, 0.0, idle_s - idle_beside_s);
+    charged.spent(Spent::Nothing, 0.0, idle_s - all_idle_s.iter().sum::<f64>());
     let profile = Profile { ran_s, idle_s, costs: charged.costs, ..Profile::default() };
     let profile = study.adopt(profile, &charged.names);
     study.points[at].runs.push(Run {
@@ -176,32 +177,26 @@ impl Charged {
         }
     }
 
-    /// Which code executed the instructions and had the stalls that no other place explains, and of so many CPUs' idle time
-    /// what it is charged with, as the busiest one runs it meanwhile: that is given, seconds.
-    fn executed(
-        &mut self,
-        report: &Report,
-        executed: &Executed,
-        (nr_cpus, idle_s): (u32, f64),
-    ) -> f64 {
-        let all: Vec<Ran<'_>> = places(report).map(|place| executed.ran(place)).collect();
-        let busiest = report.modelled.slowest().map_or(0, |cpu| cpu.cpu as u16);
-        let all_idle_s = idle_beside(&all, busiest, nr_cpus, idle_s);
-        for ((place, ran), idle_s) in places(report).zip(&all).zip(&all_idle_s) {
+    /// Which code executed the instructions and had the stalls that no other place explains, and what each place is charged with of the
+    /// time that so many CPUs are idle.
+    fn executed(&mut self, report: &Report, executed: &Executed, nr_cpus: u32, all_idle_s: &[f64]) {
+        let nr_others = f64::from(nr_cpus).max(2.0) - 1.0;
+        for (place, idle_s) in places(report).zip(all_idle_s) {
             let mut stack = self.stack(&place.callers, (&place.function, &place.module));
             if let Some(program) = &place.program {
                 stack.insert(0, self.frame(program, PROGRAM_MODULE));
             }
+            let (ran_s, _) = executed.of_place(place);
             self.costs.push(Cost {
                 stack,
                 nr_samples: place.instructions / INSTRUCTIONS_PER_LOOK,
-                ran_s: executed.seconds(place.instructions, place.modelled_stall_cycles),
-                ran_beside_idle_s: ran.alone_s(busiest),
+                ran_s,
+                // As if all others were idle, for as long as that.
+                ran_beside_idle_s: (idle_s / nr_others).min(ran_s),
                 idle_s: *idle_s,
                 ..Cost::default()
             });
         }
-        all_idle_s.iter().sum()
     }
 
     fn spent(&mut self, spent: Spent, ran_s: f64, idle_s: f64) {
@@ -326,6 +321,16 @@ mod tests {
         let mut study = Study { is_modelled: true, points: vec![point], ..Study::default() };
         add(&mut study, 0, report, 10.0);
         study
+    }
+
+    /// How long it took and what was idle, cycles.
+    fn study_of(report: &Report) -> (u64, u64) {
+        let study = study(report);
+        let run = &study.points[0].runs[0];
+        let cycles = |seconds: f64| {
+            (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
+        };
+        (cycles(run.wall_s), cycles(run.profile.as_ref().unwrap().idle_s))
     }
 
     #[test]
@@ -476,7 +481,12 @@ mod tests {
         let mut report = report();
         report.lines = None;
         report.instructions = 1_000;
-        let on = |cpu, instructions| ExecutedOn { cpu, instructions, modelled_stall_cycles: 0 };
+        let on = |cpu, instructions, alone| ExecutedOn {
+            cpu,
+            instructions,
+            modelled_stall_cycles: 0,
+            alone,
+        };
         let place = |function: &str, cpus: &[ExecutedOn]| ExecutedPlace {
             program: None,
             function: Some(function.to_owned()),
@@ -486,8 +496,9 @@ mod tests {
             modelled_stall_cycles: 0,
             cpus: cpus.to_vec(),
         };
-        // Of a CPU's 600 instructions the other one has as many as it, 200 alone.
-        let most = vec![place("work", &[on(0, 400), on(1, 400)]), place("read", &[on(0, 200)])];
+        // Of a CPU's 600 instructions 200 are run alone; of the other one's 400 none.
+        let work = [on(0, 400, 0), on(1, 400, 0)];
+        let most = vec![place("work", &work), place("read", &[on(0, 200, 200)])];
         report.executed = Some(quartier_count::Executed { looks: 4, most });
         let study = study(&report);
         let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
@@ -499,9 +510,19 @@ mod tests {
             let cost = costs.iter().find(own).unwrap();
             (cycles(cost.ran_s), cycles(cost.ran_beside_idle_s), cycles(cost.idle_s))
         };
+        // A third of its million of cycles alone, and beside that 666,667 to 500,000 of the other one: with their stalls.
         assert_eq!(of("work"), (800_000, 0, 0));
-        assert_eq!(of("read"), (200_000, 200_000, 200_000));
-        assert_eq!(of(Spent::Nothing.name()), (0, 0, 300_000), "its stalls are nobody's");
+        assert_eq!(of("read"), (200_000, 200_000, 333_333), "and never more than it ran");
+        assert_eq!(of(Spent::Nothing.name()), (0, 0, 166_667), "its stalls are nobody's");
+        // Whoever it is that runs alone: as long as before, though both have as much to do.
+        let most = vec![place("work", &work), place("read", &[on(0, 100, 100), on(1, 100, 100)])];
+        report.executed = Some(quartier_count::Executed { looks: 4, most });
+        report.modelled.cpus[1].modelled_cycles = 1_000_000;
+        let both = study_of(&report);
+        assert_eq!(both, (1_200_000, 400_000), "and what was idle beside it");
+        // A server's clients may have had the other CPU.
+        report.phase = Phase::Load;
+        assert_eq!(study_of(&report), (1_000_000, 0));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The built command, with its libraries beside it.
 pub fn quartier() -> &'static PathBuf {
@@ -50,6 +50,12 @@ pub fn program(name: &str) -> PathBuf {
     built
 }
 
+/// Until it is dropped, nobody else of this file's tests has a guest of these.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE_GUEST: Mutex<()> = Mutex::new(());
+    ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs a command in a guest with 4 GiB; gives what it printed, and what it said beside. No two at a time: they
 /// disturb each other. `None`: no guest can be booted here.
 pub fn in_guest(
@@ -57,8 +63,7 @@ pub fn in_guest(
     options: impl IntoIterator<Item = impl AsRef<OsStr>>,
     command: impl IntoIterator<Item = impl AsRef<OsStr>>,
 ) -> Option<(String, String)> {
-    static ONE_GUEST: Mutex<()> = Mutex::new(());
-    let _one = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = alone();
     beside_others(kernel, options, command)
 }
 

@@ -1,4 +1,5 @@
-//! What the CPU that has most to do does beyond what the mean CPU does: beside that the others have nothing to do.
+//! What CPUs with nothing to do wait for: what a CPU does alone, and of what CPUs do beside each other what the one that has most to do
+//! does beyond the mean.
 
 /// A function and its file.
 pub type Code<'a> = (Option<&'a str>, Option<&'a str>);
@@ -8,7 +9,7 @@ pub type Code<'a> = (Option<&'a str>, Option<&'a str>);
 pub struct Ran<'a> {
     /// From the outermost caller to the code itself.
     pub path: Vec<Code<'a>>,
-    /// How long on which CPU, seconds.
+    /// How long on which CPU beside others, seconds.
     pub cpus: Vec<(u16, f64)>,
 }
 
@@ -21,13 +22,6 @@ impl Ran<'_> {
     fn beyond_mean(&self, cpu: u16, nr_cpus: f64) -> f64 {
         let all: f64 = self.cpus.iter().map(|(_, seconds)| seconds).sum();
         self.on(cpu) - all / nr_cpus
-    }
-
-    /// How long it ran on a CPU beyond what any other one ran it.
-    pub fn alone_s(&self, cpu: u16) -> f64 {
-        let others = self.cpus.iter().filter(|(on, _)| *on != cpu);
-        let most = others.map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-        (self.on(cpu) - most).max(0.0)
     }
 }
 
@@ -92,8 +86,6 @@ mod tests {
             [ran(&["main", "read"], &[30.0]), ran(&["main", "work"], &[10.0, 10.0, 10.0, 10.0])];
         // Until the first has read, three have nothing to do.
         assert_eq!(idle_beside(&all, 0, 4, 90.0), [90.0, 0.0]);
-        assert_eq!(all[0].alone_s(0), 30.0);
-        assert_eq!((all[1].alone_s(0), all[0].alone_s(1)), (0.0, 0.0));
     }
 
     #[test]

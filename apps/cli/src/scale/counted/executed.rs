@@ -1,8 +1,10 @@
 //! Code that looks found executing and stalling, in seconds and by CPU.
 
-use quartier_count::{ExecutedOn, ExecutedPlace, Report};
+use std::collections::BTreeMap;
 
-use super::busiest::Ran;
+use quartier_count::{ExecutedOn, ExecutedPlace, Phase, Report};
+
+use super::busiest::{Ran, idle_beside};
 use super::seconds;
 
 /// All of it.
@@ -36,20 +38,87 @@ impl Executed {
     }
 
     /// So many instructions and stalls that were found.
-    pub fn seconds(&self, instructions: u64, stall_cycles: u64) -> f64 {
+    fn seconds(&self, instructions: u64, stall_cycles: u64) -> f64 {
         self.each_s * instructions as f64 + self.each_stall_s * stall_cycles as f64
     }
 
-    /// Below its program, if that is known.
-    pub fn ran<'a>(&self, place: &'a ExecutedPlace) -> Ran<'a> {
+    /// How long a place ran in all, and of that alone.
+    pub fn of_place(&self, place: &ExecutedPlace) -> (f64, f64) {
+        let alone_s = place.cpus.iter().map(|on| alone_part(on) * self.on(on)).sum();
+        (self.seconds(place.instructions, place.modelled_stall_cycles), alone_s)
+    }
+
+    fn on(&self, on: &ExecutedOn) -> f64 {
+        self.seconds(on.instructions, on.modelled_stall_cycles)
+    }
+
+    /// What ran beside others, below its program if that is known.
+    fn ran<'a>(&self, place: &'a ExecutedPlace) -> Ran<'a> {
         let program = place.program.as_deref().map(|program| (Some(program), None));
         let callers = place.callers.iter().rev();
         let callers =
             callers.map(|code| (Some(code.function.as_str()), Some(code.module.as_str())));
         let path = program.into_iter().chain(callers);
         let path = path.chain([(place.function.as_deref(), place.module.as_deref())]).collect();
-        let on =
-            |on: &ExecutedOn| (on.cpu, self.seconds(on.instructions, on.modelled_stall_cycles));
+        let on = |on: &ExecutedOn| (on.cpu, (1.0 - alone_part(on)) * self.on(on));
         Ran { path, cpus: place.cpus.iter().map(on).collect() }
+    }
+
+    /// Of the idle time of so many CPUs what each place is charged with.
+    pub fn idle_s(&self, report: &Report, clock: &Clock, nr_cpus: u32, idle_s: f64) -> Vec<f64> {
+        let all: Vec<Ran<'_>> = places(report).map(|place| self.ran(place)).collect();
+        // While one runs alone all others are idle.
+        let beside_alone_s = (f64::from(nr_cpus.max(1)) - 1.0) * clock.alone_s;
+        let beside_alone_s = beside_alone_s.min(idle_s);
+        let found_s: f64 = places(report).map(|place| self.of_place(place).1).sum();
+        let each = if found_s > 0.0 { beside_alone_s / found_s } else { 0.0 };
+        let mut charged = idle_beside(&all, clock.busiest, nr_cpus, idle_s - each * found_s);
+        for (idle_s, place) in charged.iter_mut().zip(places(report)) {
+            *idle_s += each * self.of_place(place).1;
+        }
+        charged
+    }
+}
+
+/// Of what a CPU executed, what it did alone.
+fn alone_part(on: &ExecutedOn) -> f64 {
+    let all = on.instructions + on.modelled_stall_cycles;
+    if all > 0 { on.alone as f64 / all as f64 } else { 0.0 }
+}
+
+/// How long a run takes at least.
+pub struct Clock {
+    pub wall_s: f64,
+    /// While one CPU ran the program and no other one did, whichever that was.
+    pub alone_s: f64,
+    /// The CPU that has most to do beside others.
+    pub busiest: u16,
+}
+
+impl Clock {
+    /// What CPUs do alone is done one after the other; beside each other they take as long as the one that has most. Of a server
+    /// others may run its clients meanwhile, and when guests' CPUs take turns nobody sees who is alone.
+    pub fn of(report: &Report) -> Self {
+        let mut alone = BTreeMap::<u16, (u64, u64)>::new();
+        let counts_alone = report.phase != Phase::Load;
+        for on in places(report).flat_map(|place| &place.cpus).filter(|_| counts_alone) {
+            let (all, alone) = alone.entry(on.cpu).or_default();
+            *all += on.instructions + on.modelled_stall_cycles;
+            *alone += on.alone;
+        }
+        let mut clock = Self { wall_s: 0.0, alone_s: 0.0, busiest: 0 };
+        let mut most_s = 0.0;
+        for cpu in &report.modelled.cpus {
+            let number = cpu.cpu as u16;
+            let ran_s = seconds(cpu.modelled_cycles as f64, &report.geometry);
+            let (all, alone) = alone.get(&number).copied().unwrap_or_default();
+            let alone_s = ran_s * alone as f64 / all.max(1) as f64;
+            clock.alone_s += alone_s;
+            if ran_s - alone_s > most_s {
+                (most_s, clock.busiest) = (ran_s - alone_s, number);
+            }
+        }
+        clock.wall_s = clock.alone_s + most_s;
+        clock
     }
 }
