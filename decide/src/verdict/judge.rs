@@ -275,8 +275,8 @@ fn notes(study: &Study) -> Vec<String> {
     let mut notes = Vec::new();
     if study.is_modelled {
         notes.push(
-            "Times are modelled from what was counted in guests, not measured. A run takes as long as the CPU that has \
-             most to do; what threads sleep for is not in it."
+            "Times are modelled from what was counted in guests, not measured. A run takes as long as what CPUs do alone, \
+             and then the CPU that has most to do beside others; what threads sleep for is not in it."
                 .to_owned(),
         );
     }

@@ -42,6 +42,15 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether who runs the tests asks for kernels between the oldest and the newest too. Says so if not.
+pub fn asks_for_all_kernels() -> bool {
+    let asks = std::env::var_os("QUARTIER_TEST_KERNELS").is_some_and(|kernels| kernels == "all");
+    if !asks {
+        println!("between the oldest and the newest kernel: only with QUARTIER_TEST_KERNELS=all");
+    }
+    asks
+}
+
 /// Whether `kernel` can be booted here. Where it cannot, says why, and fails in CI.
 pub fn ready(kernel: &str) -> bool {
     let fetch = Command::new(quartier()).args(["lab", "fetch", "--kernel", kernel]).output();
