@@ -66,8 +66,7 @@ impl Executed {
 
     /// Of the idle time of so many CPUs what each place is charged with.
     pub fn idle_s(&self, report: &Report, clock: &Clock, nr_cpus: u32, idle_s: f64) -> Vec<f64> {
-        let mut all: Vec<Ran<'_>> = places(report).map(|place| self.ran(place)).collect();
-        clock.stretch(&mut all);
+        let all: Vec<Ran<'_>> = places(report).map(|place| self.ran(place)).collect();
         // While one runs alone all others are idle.
         let beside_alone_s = (f64::from(nr_cpus.max(1)) - 1.0) * clock.alone_s;
         let beside_alone_s = beside_alone_s.min(idle_s);
@@ -94,8 +93,6 @@ pub struct Clock {
     pub alone_s: f64,
     /// The CPU that has most to do beside others.
     pub busiest: u16,
-    /// How long each CPU ran beside others.
-    beside_s: BTreeMap<u16, f64>,
 }
 
 impl Clock {
@@ -109,8 +106,7 @@ impl Clock {
             *all += on.instructions + on.modelled_stall_cycles;
             *alone += on.alone;
         }
-        let beside_s = BTreeMap::new();
-        let mut clock = Self { wall_s: 0.0, alone_s: 0.0, busiest: 0, beside_s };
+        let mut clock = Self { wall_s: 0.0, alone_s: 0.0, busiest: 0 };
         let mut most_s = 0.0;
         for cpu in &report.modelled.cpus {
             let number = cpu.cpu as u16;
@@ -118,27 +114,11 @@ impl Clock {
             let (all, alone) = alone.get(&number).copied().unwrap_or_default();
             let alone_s = ran_s * alone as f64 / all.max(1) as f64;
             clock.alone_s += alone_s;
-            clock.beside_s.insert(number, ran_s - alone_s);
             if ran_s - alone_s > most_s {
                 (most_s, clock.busiest) = (ran_s - alone_s, number);
             }
         }
         clock.wall_s = clock.alone_s + most_s;
         clock
-    }
-
-    /// What CPUs wait for memory and for each other is known of the code that does, and not on which CPU: it is shared out among all that
-    /// a CPU ran.
-    fn stretch(&self, all: &mut [Ran<'_>]) {
-        let mut found = BTreeMap::<u16, f64>::new();
-        for (cpu, ran_s) in all.iter().flat_map(|ran| &ran.cpus) {
-            *found.entry(*cpu).or_default() += ran_s;
-        }
-        for (cpu, ran_s) in all.iter_mut().flat_map(|ran| &mut ran.cpus) {
-            let (found_s, beside_s) = (found[cpu], self.beside_s.get(cpu).copied());
-            if let Some(beside_s) = beside_s.filter(|_| found_s > 0.0) {
-                *ran_s *= beside_s / found_s;
-            }
-        }
     }
 }
