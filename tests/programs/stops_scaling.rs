@@ -131,6 +131,12 @@ impl Planted {
         serde_json::from_str(include_str!("stops_scaling.json")).expect("a test reads it")
     }
 
+    /// What is to be found of a reason.
+    pub fn of(reason: &str) -> Self {
+        let mut all = Self::all().into_iter();
+        all.find(|planted| planted.reason == reason).expect("a reason that is planted")
+    }
+
     /// Which of the programs does it.
     pub fn program(&self) -> &'static str {
         if self.guest.is_some() { "waits_for_memory" } else { "stops_scaling" }

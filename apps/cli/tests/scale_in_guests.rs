@@ -5,8 +5,6 @@ mod common;
 #[path = "../../../tests/programs/stops_scaling.rs"]
 mod stops_scaling;
 
-use std::process::{Command, Stdio};
-
 use serde_json::Value;
 use stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
 
@@ -54,22 +52,12 @@ fn check_idle(kernel: &str, reason: &str) {
     if !common::can_boot(kernel) {
         return;
     }
-    let planted = Planted::all().into_iter().find(|planted| planted.reason == reason).unwrap();
+    let planted = Planted::of(reason);
     let _one = common::alone();
-    let output = Command::new(common::quartier())
-        .args(["lab", "scale", "--kernel", kernel, "--nodes", "2", "--cpus-per-node", "2"])
-        .args(["--cpus", "1,4", "--repeat", "3", "--snapshots", "--timeout", "400"])
-        .args(["--json", "-", "--metric", "units: ([0-9]+)", "--"])
-        .arg(common::program(planted.program()))
-        .args([reason, "{cpus}", "100000"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let report: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let options = ["lab", "scale", "--nodes", "2", "--cpus-per-node", "2", "--cpus", "1,4"];
+    let options = options.into_iter().chain(["--snapshots"]);
+    let report = common::swept(kernel, options, (planted.program(), reason, 100_000));
     let verdict = &report["verdict"];
-    println!("{kernel} {reason}: {verdict:#}");
     let culprits: Vec<Named> = serde_json::from_value(verdict["culprits"].clone()).unwrap();
     let Some(first) = culprits.first() else { panic!("nobody is named: {verdict:#}") };
     assert!(planted.is(first), "another is named: {culprits:?}");

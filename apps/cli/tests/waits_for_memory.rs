@@ -6,7 +6,6 @@ mod common;
 mod stops_scaling;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
@@ -17,31 +16,16 @@ fn verdict(kernel: &str, planted: &Planted) -> Option<Value> {
         return None;
     }
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
-    let output = Command::new(common::quartier())
-        .args(planted.in_guest(&programs).unwrap())
-        .args(["--kernel", kernel, "--timeout", "400", "--slow-time", "20"])
-        .args(["--repeat", "3", "--json", "-"])
-        .args(["--metric", "units: ([0-9]+)", "--"])
-        .arg(common::program(planted.program()))
-        .args([planted.reason.as_str(), "{cpus}", &planted.units.to_string()])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let report: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
-    println!("{kernel} {}: {:#}", planted.reason, report["verdict"]);
-    Some(report["verdict"].clone())
-}
-
-fn planted(reason: &str) -> Planted {
-    Planted::all().into_iter().find(|planted| planted.reason == reason).unwrap()
+    let options = planted.in_guest(&programs).unwrap();
+    let options = options.into_iter().chain(["--slow-time=20".to_owned()]);
+    let load = (planted.program(), planted.reason.as_str(), planted.units);
+    Some(common::swept(kernel, options, load)["verdict"].clone())
 }
 
 /// The culprit that is named first is the one that was planted, and next to nothing is laid upon others. Three runs each are few: that
 /// they differ too much for a name is an answer, but not twice.
 fn found(kernel: &str, reason: &str) {
-    let planted = planted(reason);
+    let planted = Planted::of(reason);
     for is_last in [false, true] {
         let Some(verdict) = verdict(kernel, &planted) else { return };
         let culprits: Vec<Named> = serde_json::from_value(verdict["culprits"].clone()).unwrap();

@@ -1,6 +1,7 @@
 //! A run that was counted in a guest, as one of a study: its time is modelled, and charged to the lines of memory that CPUs
 //! took from each other, by who took them, to who waited for memory, and for what, and to the code that executed instructions or
-//! stalled otherwise. CPUs without enough to do are charged to what the busiest one does meanwhile.
+//! stalled otherwise. CPUs without enough to do are charged to what another one does alone meanwhile, or the busiest
+//! beyond the others.
 
 mod busiest;
 mod executed;
@@ -186,7 +187,7 @@ impl Charged {
             if let Some(program) = &place.program {
                 stack.insert(0, self.frame(program, PROGRAM_MODULE));
             }
-            let (ran_s, _) = executed.of_place(place);
+            let ran_s = executed.ran_s(place);
             self.costs.push(Cost {
                 stack,
                 nr_samples: place.instructions / INSTRUCTIONS_PER_LOOK,
@@ -323,14 +324,16 @@ mod tests {
         study
     }
 
+    fn cycles(report: &Report, seconds: f64) -> u64 {
+        (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
+    }
+
     /// How long it took and what was idle, cycles.
     fn study_of(report: &Report) -> (u64, u64) {
         let study = study(report);
         let run = &study.points[0].runs[0];
-        let cycles = |seconds: f64| {
-            (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
-        };
-        (cycles(run.wall_s), cycles(run.profile.as_ref().unwrap().idle_s))
+        let profile = run.profile.as_ref().unwrap();
+        (cycles(report, run.wall_s), cycles(report, profile.idle_s))
     }
 
     #[test]
@@ -338,8 +341,7 @@ mod tests {
         let report = report();
         let study = study(&report);
         let run = &study.points[0].runs[0];
-        let cycles =
-            |seconds: f64| (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round();
+        let cycles = |seconds| cycles(&report, seconds) as f64;
         assert_eq!((cycles(run.wall_s), run.units), (1e6, 10.0));
         let costs = &run.profile.as_ref().unwrap().costs;
         let all: f64 = costs.iter().map(|cost| cost.ran_s + cost.idle_s).sum();
@@ -385,9 +387,7 @@ mod tests {
         report.modelled.cpus[1].stall_cycles = 500_000;
         let study = study(&report);
         let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
-        let cycles = |cost: &Cost| {
-            (cost.ran_s * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
-        };
+        let cycles = |cost: &Cost| cycles(&report, cost.ran_s);
         let of_memory: Vec<_> = costs
             .iter()
             .filter_map(|cost| {
@@ -423,9 +423,7 @@ mod tests {
         let most = vec![place("add", 60_000), place("sort", 70_000)];
         report.moves = Some(MemoryStalls { asked: 30, modelled_stall_cycles: 160_000, most });
         let study = study(&report);
-        let cycles = |seconds: f64| {
-            (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
-        };
+        let cycles = |seconds| cycles(&report, seconds);
         let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
         let of = |function: &str| -> Vec<_> {
             let own = costs.iter().filter(|cost| {
@@ -463,9 +461,7 @@ mod tests {
                 own.map(|cost| cost.ran_s).sum()
             };
             let names = ["parse", "print", Spent::Instructions.name(), Spent::Stalls.name()];
-            let seconds = names.map(of);
-            let mhz = f64::from(report.geometry.cost.frequency_mhz);
-            seconds.iter().map(|seconds| (seconds * mhz * 1e6).round() as u64).collect()
+            names.map(|name| cycles(report, of(name))).to_vec()
         };
         // A million cycles are instructions, and 420,000 stalls that no line explains.
         assert_eq!(charged(&report), [620_000, 300_000, 100_000, 400_000]);
@@ -502,9 +498,7 @@ mod tests {
         report.executed = Some(quartier_count::Executed { looks: 4, most });
         let study = study(&report);
         let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
-        let cycles = |seconds: f64| {
-            (seconds * f64::from(report.geometry.cost.frequency_mhz) * 1e6).round() as u64
-        };
+        let cycles = |seconds| cycles(&report, seconds);
         let of = |function: &str| {
             let own = |cost: &&Cost| study.stack(cost).next_back().unwrap().function == function;
             let cost = costs.iter().find(own).unwrap();

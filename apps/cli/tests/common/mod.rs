@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use serde_json::Value;
+
 /// The built command, with its libraries beside it.
 pub fn quartier() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -108,6 +110,28 @@ pub fn script_in_guest(
     given: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Option<(String, String)> {
     in_guest(kernel, options, shell(script, given))
+}
+
+/// The report of `quartier lab scale` on a program that prints its units and is told how many CPUs it has; other options come first.
+pub fn swept(
+    kernel: &str,
+    options: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    (program_name, reason, units): (&str, &str, u64),
+) -> Value {
+    let output = Command::new(quartier())
+        .args(options)
+        .args(["--kernel", kernel, "--repeat", "3", "--timeout", "400"])
+        .args(["--json", "-", "--metric", "units: ([0-9]+)", "--"])
+        .arg(program(program_name))
+        .args([reason, "{cpus}", &units.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    println!("{kernel} {reason}: {:#}", report["verdict"]);
+    report
 }
 
 fn shell(

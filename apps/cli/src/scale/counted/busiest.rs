@@ -1,5 +1,4 @@
-//! What CPUs with nothing to do wait for: what a CPU does alone, and of what CPUs do beside each other what the one that has most to do
-//! does beyond the mean.
+//! Of what CPUs do beside each other, what the one that has most to do does beyond the mean: the others have nothing to do meanwhile.
 
 /// A function and its file.
 pub type Code<'a> = (Option<&'a str>, Option<&'a str>);

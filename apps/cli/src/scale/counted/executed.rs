@@ -42,10 +42,13 @@ impl Executed {
         self.each_s * instructions as f64 + self.each_stall_s * stall_cycles as f64
     }
 
-    /// How long a place ran in all, and of that alone.
-    pub fn of_place(&self, place: &ExecutedPlace) -> (f64, f64) {
-        let alone_s = place.cpus.iter().map(|on| alone_part(on) * self.on(on)).sum();
-        (self.seconds(place.instructions, place.modelled_stall_cycles), alone_s)
+    /// How long a place ran in all.
+    pub fn ran_s(&self, place: &ExecutedPlace) -> f64 {
+        self.seconds(place.instructions, place.modelled_stall_cycles)
+    }
+
+    fn alone_s(&self, place: &ExecutedPlace) -> f64 {
+        place.cpus.iter().map(|on| alone_part(on) * self.on(on)).sum()
     }
 
     fn on(&self, on: &ExecutedOn) -> f64 {
@@ -70,11 +73,12 @@ impl Executed {
         // While one runs alone all others are idle.
         let beside_alone_s = (f64::from(nr_cpus.max(1)) - 1.0) * clock.alone_s;
         let beside_alone_s = beside_alone_s.min(idle_s);
-        let found_s: f64 = places(report).map(|place| self.of_place(place).1).sum();
+        let all_alone_s: Vec<f64> = places(report).map(|place| self.alone_s(place)).collect();
+        let found_s: f64 = all_alone_s.iter().sum();
         let each = if found_s > 0.0 { beside_alone_s / found_s } else { 0.0 };
         let mut charged = idle_beside(&all, clock.busiest, nr_cpus, idle_s - each * found_s);
-        for (idle_s, place) in charged.iter_mut().zip(places(report)) {
-            *idle_s += each * self.of_place(place).1;
+        for (idle_s, alone_s) in charged.iter_mut().zip(&all_alone_s) {
+            *idle_s += each * alone_s;
         }
         charged
     }
