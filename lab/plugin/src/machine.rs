@@ -22,7 +22,7 @@ use crate::handovers::{Taking, Takings};
 use crate::looks::{Looking, Lookings, Until};
 use crate::report;
 use crate::stalls::{Stalling, Stallings};
-use crate::steps::Steps;
+use crate::steps::{Mask, Steps, What};
 use crate::tasks::{Tasks, Turn};
 use crate::walk::{Memory, Tables};
 
@@ -309,19 +309,28 @@ impl Machine {
     pub fn switched(&self, (index, cpu): (usize, &mut Cpu), task: u64) {
         let is_measured = self.tasks.is_measured(task, &self.ram);
         cpu.model.attribute(Some(if is_measured { Owner::Program } else { Owner::Rest }));
-        if self.arguments.tells_handovers {
-            let (process, thread) = self.tasks.numbers(task, &self.ram);
-            let left =
-                std::mem::replace(&mut cpu.runs, Runs { task, process, thread, is_measured });
-            let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-            let of_next = calls.remove(&task).unwrap_or_default();
-            let of_last = std::mem::replace(&mut cpu.calls, of_next);
-            if left.is_measured {
-                calls.insert(left.task, of_last);
-            }
+        if !self.arguments.tells_handovers {
+            return;
         }
+        let (process, thread) = self.tasks.numbers(task, &self.ram);
+        let left = std::mem::replace(&mut cpu.runs, Runs { task, process, thread, is_measured });
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_next = calls.remove(&task).unwrap_or_default();
+        let of_last = std::mem::replace(&mut cpu.calls, of_next);
+        if left.is_measured {
+            calls.insert(left.task, of_last);
+        }
+        drop(calls);
         if let Some(steps) = &self.steps {
-            steps.runs(index, is_measured);
+            let what = match (is_measured, thread) {
+                (true, _) => What::Measured,
+                (false, 0) => What::Nothing,
+                _ if left.is_measured && self.tasks.is_held_up(left.task, &self.ram) => {
+                    What::InsteadOfMeasured
+                }
+                _ => What::Other,
+            };
+            steps.runs(index, what);
         }
     }
 
@@ -330,8 +339,10 @@ impl Machine {
     #[inline]
     pub fn keep_in_step(&self, (index, cpu): (usize, &mut Cpu), address: u64) {
         let Some(steps) = &self.steps else { return };
-        if cpu.runs.is_measured && steps.is_shared(address) {
-            wait_for_others(steps, index, cpu);
+        if cpu.runs.is_measured
+            && let Some(cpus) = steps.sharing(index, address)
+        {
+            wait_for_others(steps, cpus, (index, cpu));
         }
     }
 
@@ -345,16 +356,17 @@ impl Machine {
     pub fn pauses(&self, (index, cpu): (usize, &mut Cpu)) {
         let Some(steps) = &self.steps else { return };
         if cpu.runs.is_measured {
-            wait_for_others(steps, index, cpu);
+            wait_for_others(steps, Mask::ALL, (index, cpu));
         }
         std::thread::yield_now();
     }
 
-    /// CPU `index` runs a block: others may be waiting for it to get on.
+    /// CPU `index` runs a block: others may be waiting for it to get on, and it for those that are far behind.
     #[inline]
     pub fn tell_step(&self, (index, cpu): (usize, &mut Cpu)) {
         if let Some(steps) = self.steps.as_ref().filter(|_| cpu.runs.is_measured) {
             steps.spent(index, cpu.model.modelled_cycles());
+            steps.wait_for_all(index, std::thread::yield_now);
         }
     }
 
@@ -374,7 +386,7 @@ impl Machine {
         }
         let Runs { process, thread, is_measured, .. } = cpu.runs;
         if let Some(steps) = self.steps.as_ref().filter(|_| is_measured && handover.is_some()) {
-            steps.share(address);
+            steps.share(index, address);
         }
         let by_process = process;
         let process = if address >> 63 == 0 { process } else { 0 };
@@ -649,11 +661,11 @@ impl Cpu {
     }
 }
 
-/// Until no CPU that runs what is measured is far behind.
+/// Until none of these CPUs that runs what is measured is far behind.
 #[inline]
-fn wait_for_others(steps: &Steps, index: usize, cpu: &Cpu) {
+fn wait_for_others(steps: &Steps, cpus: Mask, (index, cpu): (usize, &Cpu)) {
     steps.spent(index, cpu.model.modelled_cycles());
-    steps.wait(index, std::thread::yield_now);
+    steps.wait(index, cpus, std::thread::yield_now);
 }
 
 fn read_root(registers: &mut Registers) -> (u64, u32) {

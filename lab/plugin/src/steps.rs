@@ -1,15 +1,23 @@
 //! CPUs keep in step where they share. Emulated CPUs take turns on those of this machine: in one turn a CPU could use a line a
 //! thousand times that others want too, where on a machine it would have lost it after the first. So whoever comes to a line
-//! that has gone from CPU to CPU before waits for those that are behind, by modelled time; all else runs as it can.
+//! that has gone from CPU to CPU of late waits for those that are behind, by modelled time; all else runs as it can.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// So far ahead of the last, modelled cycles, a CPU may be when it comes to a shared line: some accesses of its own cache.
 const AHEAD_MAX: u64 = 40;
 
-/// Whoever is behind and does not come after so many turns of others (it waits for something that is not modelled) is taken
+/// And so far ahead of any other, wherever it is: a small part of the window in which the model sums up what memories and links are
+/// asked for.
+const AHEAD_OF_ALL_MAX: u64 = 1 << 15;
+
+/// Whoever is behind and does not get on in so many turns of others (it waits for something that is not modelled) is taken
 /// for one that has caught up.
 const TURNS_MAX: u32 = 400;
+
+/// A line that was not taken for so long, modelled cycles as a power of two, up to twice that, is nobody's to wait for: turns are no longer.
+/// In time, most of a program's lines have gone to another CPU once: with a process, or as memory that is used again.
+const SHARED_SHIFT: u32 = 17;
 
 /// Lines are told apart by so many bits of a hash; two that are not are both waited for.
 const LINE_BITS: u32 = 16;
@@ -17,11 +25,59 @@ const LINE_BITS: u32 = 16;
 /// Bytes of a line, as a power of two: no machine that is modelled has longer ones.
 const LINE_SHIFT: u32 = 6;
 
+/// What a CPU runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Measured,
+    /// Something else, which has taken it from something that is measured and would go on.
+    InsteadOfMeasured,
+    /// Something else.
+    Other,
+    /// It is idle.
+    Nothing,
+}
+
 /// How far CPUs are, and which lines they share.
 #[derive(Debug)]
 pub struct Steps {
     clocks: Box<[Clock]>,
-    shared: Box<[AtomicU8]>,
+    /// Of each line a [`Sharing`]; 0: nobody took it yet.
+    lines: Box<[AtomicU64]>,
+}
+
+/// Who took a line from others of late, and when that was last, in periods of that length.
+#[derive(Clone, Copy, Debug)]
+struct Sharing {
+    period: u32,
+    cpus: Mask,
+}
+
+impl Sharing {
+    #[inline]
+    fn of(word: u64) -> Self {
+        Self { period: (word >> 32) as u32, cpus: Mask(word as u32) }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.period) << 32 | u64::from(self.cpus.0)
+    }
+}
+
+/// Some CPUs; of more than it has bits for, several that are taken for each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mask(u32);
+
+impl Mask {
+    pub const ALL: Self = Self(u32::MAX);
+
+    fn with(self, cpu: usize) -> Self {
+        Self(self.0 | 1 << (cpu % 32))
+    }
+
+    #[inline]
+    fn has(self, cpu: usize) -> bool {
+        self.0 >> (cpu % 32) & 1 != 0
+    }
 }
 
 /// A CPU's modelled time, on a cache line of its own.
@@ -32,8 +88,12 @@ struct Clock {
     spent: AtomicU64,
     /// And what it is taken to have slept or waited besides.
     skipped: AtomicI64,
-    /// It runs what is measured.
+    /// Until it has spent so many it need not look where the others are.
+    goes_on_until: AtomicU64,
+    /// It runs what is measured,
     is_measured: AtomicBool,
+    /// or would if nothing else had it.
+    is_held_up: AtomicBool,
 }
 
 impl Clock {
@@ -49,7 +109,7 @@ impl Steps {
     pub fn new(nr_cpus: usize) -> Self {
         Self {
             clocks: (0..nr_cpus).map(|_| Clock::default()).collect(),
-            shared: (0..1 << LINE_BITS).map(|_| AtomicU8::new(0)).collect(),
+            lines: (0..1 << LINE_BITS).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -61,56 +121,106 @@ impl Steps {
         }
     }
 
-    /// What a CPU runs from now on is measured, or is not. Who begins is where the last of the others is: it has slept.
-    pub fn runs(&self, cpu: usize, is_measured: bool) {
+    /// What a CPU runs from now on. Who begins is where the last of the others is, as it has slept; who was held up is where it
+    /// was: on a machine what measures would not be there.
+    pub fn runs(&self, cpu: usize, what: What) {
         let Some(clock) = self.clocks.get(cpu) else { return };
-        if is_measured
-            && !clock.is_measured.load(Ordering::Relaxed)
-            && let Some((_, last)) = self.last(cpu)
-        {
-            let spent = clock.spent.load(Ordering::Relaxed);
-            clock.skipped.store(last.wrapping_sub(spent) as i64, Ordering::Relaxed);
-        }
-        clock.is_measured.store(is_measured, Ordering::Relaxed);
-    }
-
-    /// CPUs take this line from each other.
-    pub fn share(&self, address: u64) {
-        self.shared[place_of(address)].store(1, Ordering::Relaxed);
-    }
-
-    /// Whether they do.
-    #[inline]
-    pub fn is_shared(&self, address: u64) -> bool {
-        self.shared[place_of(address)].load(Ordering::Relaxed) != 0
-    }
-
-    /// Waits until no other CPU is far behind; `turn` lets others run.
-    pub fn wait(&self, cpu: usize, turn: impl Fn()) {
-        let Some(at) = self.clocks.get(cpu).map(Clock::at) else { return };
-        for _ in 0..TURNS_MAX {
-            match self.last(cpu) {
-                Some((_, last)) if last.saturating_add(AHEAD_MAX) < at => turn(),
-                _ => return,
+        let is_held_up = match what {
+            What::Measured => {
+                let ran = clock.is_measured.load(Ordering::Relaxed);
+                if !ran
+                    && !clock.is_held_up.load(Ordering::Relaxed)
+                    && let Some((_, last)) = self.last(cpu, Mask::ALL)
+                {
+                    let spent = clock.spent.load(Ordering::Relaxed);
+                    clock.skipped.store(last.wrapping_sub(spent) as i64, Ordering::Relaxed);
+                }
+                false
             }
-        }
-        if let Some((other, last)) = self.last(cpu) {
-            let behind = at.saturating_sub(last);
-            self.clocks[other].skipped.fetch_add(behind as i64, Ordering::Relaxed);
+            What::InsteadOfMeasured => true,
+            What::Other => clock.is_held_up.load(Ordering::Relaxed),
+            What::Nothing => false,
+        };
+        clock.is_measured.store(what == What::Measured, Ordering::Relaxed);
+        clock.is_held_up.store(is_held_up, Ordering::Relaxed);
+    }
+
+    /// A CPU has taken this line from another.
+    pub fn share(&self, cpu: usize, address: u64) {
+        let line = &self.lines[place_of(address)];
+        let now = self.period(cpu);
+        let Sharing { period, cpus } = Sharing::of(line.load(Ordering::Relaxed));
+        let so_far = if period.saturating_add(1) >= now { cpus } else { Mask::default() };
+        let sharing = Sharing { period: now.max(period), cpus: so_far.with(cpu) };
+        line.store(sharing.word(), Ordering::Relaxed);
+    }
+
+    /// Who takes it from each other, by one's own time.
+    #[inline]
+    pub fn sharing(&self, cpu: usize, address: u64) -> Option<Mask> {
+        let word = self.lines[place_of(address)].load(Ordering::Relaxed);
+        let Sharing { period, cpus } = Sharing::of(word);
+        (word != 0 && period.saturating_add(1) >= self.period(cpu)).then_some(cpus)
+    }
+
+    /// Which one a CPU is in, from one on.
+    #[inline]
+    fn period(&self, cpu: usize) -> u32 {
+        let at = self.clocks.get(cpu).map_or(0, Clock::at);
+        (at >> SHARED_SHIFT).saturating_add(1).try_into().unwrap_or(u32::MAX)
+    }
+
+    /// A CPU comes to a line that these take from each other: it waits until none of them is behind; `turn` lets others run.
+    pub fn wait(&self, cpu: usize, cpus: Mask, turn: impl Fn()) {
+        self.wait_for(cpu, cpus, AHEAD_MAX, turn);
+    }
+
+    /// A CPU has got on: it waits until nobody is far behind.
+    #[inline]
+    pub fn wait_for_all(&self, cpu: usize, turn: impl Fn()) {
+        let Some(clock) = self.clocks.get(cpu) else { return };
+        let spent = clock.spent.load(Ordering::Relaxed);
+        if spent >= clock.goes_on_until.load(Ordering::Relaxed) {
+            clock.goes_on_until.store(spent + AHEAD_OF_ALL_MAX / 4, Ordering::Relaxed);
+            self.wait_for(cpu, Mask::ALL, AHEAD_OF_ALL_MAX, turn);
         }
     }
 
-    /// Whether no other CPU runs what is measured.
+    fn wait_for(&self, cpu: usize, cpus: Mask, ahead_max: u64, turn: impl Fn()) {
+        let Some(at) = self.clocks.get(cpu).map(Clock::at) else { return };
+        let mut seen = None;
+        let mut nr_turns = 0;
+        loop {
+            let Some((other, last)) = self.last(cpu, cpus) else { return };
+            if last.saturating_add(ahead_max) >= at {
+                return;
+            }
+            if seen != Some((other, last)) {
+                (seen, nr_turns) = (Some((other, last)), 0);
+            }
+            if nr_turns == TURNS_MAX {
+                let behind = at.saturating_sub(last);
+                self.clocks[other].skipped.fetch_add(behind as i64, Ordering::Relaxed);
+                return;
+            }
+            nr_turns += 1;
+            turn();
+        }
+    }
+
+    /// Whether no other CPU runs what is measured, nor would if it could.
     pub fn is_alone(&self, cpu: usize) -> bool {
-        self.last(cpu).is_none()
+        let has_some = |clock: &Clock| {
+            clock.is_measured.load(Ordering::Relaxed) || clock.is_held_up.load(Ordering::Relaxed)
+        };
+        !self.clocks.iter().enumerate().any(|(other, clock)| other != cpu && has_some(clock))
     }
 
-    /// Of the others that run what is measured the one that is last, and where it is.
-    fn last(&self, cpu: usize) -> Option<(usize, u64)> {
-        let others =
-            self.clocks.iter().enumerate().filter(|(other, clock)| {
-                *other != cpu && clock.is_measured.load(Ordering::Relaxed)
-            });
+    /// Of these others that run what is measured the one that is last, and where it is.
+    fn last(&self, cpu: usize, cpus: Mask) -> Option<(usize, u64)> {
+        let others = self.clocks.iter().enumerate().filter(|(other, clock)| {
+            *other != cpu && cpus.has(*other) && clock.is_measured.load(Ordering::Relaxed)
+        });
         others.map(|(other, clock)| (other, clock.at())).min_by_key(|(_, at)| *at)
     }
 }
@@ -127,7 +237,7 @@ mod tests {
 
     fn steps(spent: &[u64]) -> Steps {
         let steps = Steps::new(spent.len());
-        (0..spent.len()).for_each(|cpu| steps.runs(cpu, true));
+        (0..spent.len()).for_each(|cpu| steps.runs(cpu, What::Measured));
         spent.iter().enumerate().for_each(|(cpu, cycles)| steps.spent(cpu, *cycles));
         steps
     }
@@ -136,47 +246,128 @@ mod tests {
     fn whoever_is_ahead_waits_until_the_last_has_come() {
         let steps = steps(&[1000, 500, 970]);
         let turns = Cell::new(0);
-        steps.wait(0, || {
+        steps.wait(0, Mask::ALL, || {
             turns.set(turns.get() + 1);
             steps.spent(1, 500 + 100 * turns.get());
         });
         // At 1000 as it was; the third is near enough all the time.
         assert_eq!(turns.get(), 5);
-        steps.wait(0, || panic!("nobody is behind"));
-        steps.wait(2, || panic!("nor was it ahead"));
+        steps.wait(0, Mask::ALL, || panic!("nobody is behind"));
+        steps.wait(2, Mask::ALL, || panic!("nor was it ahead"));
     }
 
     #[test]
     fn whoever_does_not_come_is_not_waited_for_again() {
         let steps = steps(&[10_000, 5]);
         let turns = Cell::new(0);
-        steps.wait(0, || turns.set(turns.get() + 1));
+        steps.wait(0, Mask::ALL, || turns.set(turns.get() + 1));
         assert_eq!(turns.get(), TURNS_MAX);
-        steps.wait(0, || panic!("it was taken for one that has caught up"));
+        steps.wait(0, Mask::ALL, || panic!("it was taken for one that has caught up"));
         // And what it does from then on counts from there.
         steps.spent(1, 1005);
-        steps.wait(1, || turns.set(0));
+        steps.wait(1, Mask::ALL, || turns.set(0));
         assert_eq!(turns.get(), 0, "now it is the one that is ahead");
+    }
+
+    #[test]
+    fn whoever_gets_on_is_waited_for_however_slowly_that_is() {
+        let steps = steps(&[10_000, 0]);
+        let turns = Cell::new(0);
+        steps.wait(0, Mask::ALL, || {
+            turns.set(turns.get() + 1);
+            steps.spent(1, 5 * u64::from(turns.get() / (TURNS_MAX - 1)));
+        });
+        assert!(turns.get() > 1000 * TURNS_MAX);
+    }
+
+    #[test]
+    fn nobody_is_far_ahead_of_another_wherever_it_is() {
+        let steps = steps(&[AHEAD_OF_ALL_MAX + 7, 3]);
+        let turns = Cell::new(0);
+        let waits = || {
+            turns.set(0);
+            steps.wait_for_all(0, || {
+                turns.set(turns.get() + 1);
+                steps.spent(1, 3 + turns.get());
+            });
+            turns.get()
+        };
+        assert_eq!(waits(), 4);
+        assert_eq!(waits(), 0, "not looked at again so soon");
+        steps.spent(0, 2 * AHEAD_OF_ALL_MAX);
+        assert_eq!(waits(), AHEAD_OF_ALL_MAX - 3);
     }
 
     #[test]
     fn who_runs_something_else_is_not_waited_for_and_begins_where_the_last_is() {
         let steps = steps(&[10_000, 5]);
         assert!(!steps.is_alone(0));
-        steps.runs(1, false);
+        steps.runs(1, What::Other);
         assert!(steps.is_alone(0));
-        steps.wait(0, || panic!("what it runs is not measured"));
+        steps.wait(0, Mask::ALL, || panic!("what it runs is not measured"));
         steps.spent(1, 7_000);
-        steps.runs(1, true);
-        steps.wait(0, || panic!("it has slept until now"));
-        steps.wait(1, || panic!("and is not ahead either"));
+        steps.runs(1, What::Measured);
+        steps.wait(0, Mask::ALL, || panic!("it has slept until now"));
+        steps.wait(1, Mask::ALL, || panic!("and is not ahead either"));
     }
 
     #[test]
-    fn a_line_is_shared_as_a_whole_once_it_was_taken() {
-        let steps = steps(&[0]);
-        assert!(!steps.is_shared(0x1000));
-        steps.share(0x1008);
-        assert!(steps.is_shared(0x1000) && steps.is_shared(0x103f) && !steps.is_shared(0x1040));
+    fn who_is_held_up_leaves_nobody_alone_and_goes_on_where_it_was() {
+        let steps = steps(&[10_000, 9_990]);
+        steps.runs(1, What::InsteadOfMeasured);
+        steps.wait(0, Mask::ALL, || panic!("it cannot come"));
+        steps.runs(1, What::Other);
+        assert!(!steps.is_alone(0));
+        steps.spent(0, 12_000);
+        steps.runs(1, What::Measured);
+        let turns = Cell::new(0);
+        steps.wait(0, Mask::ALL, || {
+            turns.set(turns.get() + 1);
+            steps.spent(1, 12_000);
+        });
+        assert_eq!(turns.get(), 1, "now it comes");
+        // What was taken from one CPU has gone on elsewhere if that one has nothing to do.
+        steps.runs(1, What::InsteadOfMeasured);
+        steps.runs(1, What::Nothing);
+        assert!(steps.is_alone(0));
+    }
+
+    #[test]
+    fn a_line_is_shared_as_a_whole_by_those_who_took_it() {
+        let steps = steps(&[0; 40]);
+        let sharing = |address| steps.sharing(0, address);
+        assert_eq!(sharing(0x1000), None);
+        steps.share(3, 0x1008);
+        assert_eq!((sharing(0x1000), sharing(0x1040)), (Some(Mask(8)), None));
+        steps.share(33, 0x103f);
+        assert_eq!(sharing(0x1000), Some(Mask(8 | 2)));
+    }
+
+    #[test]
+    fn a_line_that_nobody_takes_any_more_is_not_shared() {
+        const PERIOD: u64 = 1 << SHARED_SHIFT;
+        let steps = steps(&[7 * PERIOD + 5, 8 * PERIOD + 5, 9 * PERIOD + 5]);
+        let sharing = || [0, 1, 2].map(|cpu| steps.sharing(cpu, 0x1000).map(|cpus| cpus.0));
+        steps.share(0, 0x1000);
+        assert_eq!(sharing(), [Some(1), Some(1), None]);
+        // Whoever took it just before is not forgotten, and time goes on for all.
+        steps.share(1, 0x1000);
+        steps.share(0, 0x1000);
+        assert_eq!(sharing(), [Some(3); 3]);
+        steps.spent(2, 11 * PERIOD);
+        steps.share(2, 0x1000);
+        assert_eq!(sharing(), [Some(4); 3]);
+    }
+
+    #[test]
+    fn nobody_waits_for_those_who_do_not_share() {
+        let steps = steps(&[1000, 5, 500]);
+        steps.wait(0, Mask(1), || panic!("nobody else takes it"));
+        let turns = Cell::new(0);
+        steps.wait(0, Mask(5), || {
+            turns.set(turns.get() + 1);
+            steps.spent(2, 980);
+        });
+        assert_eq!(turns.get(), 1);
     }
 }

@@ -52,6 +52,12 @@ impl Tasks {
         group.is_some_and(|group| group != 0 && group == self.group.load(Ordering::Relaxed))
     }
 
+    /// Whether a task that leaves its CPU would go on if it could, and does not sleep.
+    pub fn is_held_up(&self, task: u64, memory: &impl Memory) -> bool {
+        let Some(facts) = self.facts.get() else { return false };
+        half(memory, facts, task, facts.state) == Some(0)
+    }
+
     /// The process of a task, and its own number; 0, which is none, where it cannot be read.
     pub fn numbers(&self, task: u64, memory: &impl Memory) -> (u32, u32) {
         let Some(facts) = self.facts.get() else { return (0, 0) };
@@ -126,6 +132,7 @@ mod tests {
         pid: 0,
         tgid: 4,
         comm: 28,
+        state: 44,
     };
 
     /// A task at a place in memory: process, thread, group.
@@ -147,6 +154,10 @@ mod tests {
         assert!(tasks.is_measured(program, &memory) && tasks.is_measured(child, &memory));
         assert!(!tasks.is_measured(other, &memory));
         assert!(!tasks.is_measured(0, &memory) && !tasks.is_measured(MAP + 0x9000, &memory));
+        memory.insert(0x1000 + 40, 7);
+        memory.insert(0x2000 + 40, 1 << 32);
+        assert!(tasks.is_held_up(program, &memory) && !tasks.is_held_up(child, &memory));
+        assert!(!tasks.is_held_up(MAP + 0x9000, &memory), "nobody knows");
     }
 
     #[test]

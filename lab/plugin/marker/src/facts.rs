@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::btf::Btf;
 
 /// How many words [`Facts::words`] has.
-pub const WORDS: usize = 12;
+pub const WORDS: usize = 13;
 /// The first word: any change of this file changes it, and so of what the others mean. Command and
 /// instrument compare it before a guest boots.
 pub const INTERFACE: u64 = fingerprint(include_bytes!("facts.rs"));
@@ -36,6 +36,8 @@ pub struct Facts {
     pub tgid: u64,
     /// `comm`: the name of its program, or that which it gave itself.
     pub comm: u64,
+    /// `__state`: 0 while the task runs or waits for a CPU.
+    pub state: u64,
 }
 
 /// FNV-1a of a text.
@@ -150,6 +152,7 @@ impl Facts {
             pid: task("pid")?,
             tgid: task("tgid")?,
             comm: task("comm")?,
+            state: task("__state")?,
         })
     }
 
@@ -169,6 +172,7 @@ impl Facts {
             self.pid,
             self.tgid,
             self.comm,
+            self.state,
         ]
     }
 
@@ -188,6 +192,7 @@ impl Facts {
             pid,
             tgid,
             comm,
+            state,
         ] = *words
         else {
             return None;
@@ -203,6 +208,7 @@ impl Facts {
             pid,
             tgid,
             comm,
+            state,
         })
     }
 }
