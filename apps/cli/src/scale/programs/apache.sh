@@ -1,5 +1,5 @@
 # Apache: one file of 300 bytes, and a new connection for each request, as in the study. Threads and processes as Debian has them.
-size REQUESTS 10000 60
+size REQUESTS 10000 200
 size CONCURRENT 32 2
 
 prepare() {
@@ -30,6 +30,11 @@ END
 
 serve() {
     become apache2 -f "$PLACE/apache.conf" -DFOREGROUND
+}
+
+# It answers, and has the threads that do.
+ready() {
+    quietly ab -q -n $((8 * $(nproc))) -c "$(nproc)" "http://$HOST:$PORT/file"
 }
 
 load() {

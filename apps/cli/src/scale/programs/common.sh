@@ -3,6 +3,7 @@
 #   serve     becomes the server, on $HOST:$PORT and $QUARTIER_CPUS CPUs
 #   load      loads it, and prints `work N`; fails as long as it does not answer
 #   job       instead of the two: does a fixed job on $QUARTIER_CPUS CPUs, and prints `work N`
+#   ready     in a guest, some servers only: fails until it may be loaded, and does what only the first who ask have to wait for
 #   check     looks whether what it answers, or has done, is right
 # What cannot be is one sentence on standard error, and status 3. Before this are $PLACE, $PORT, whether all this is for guests of
 # the lab ($IN_GUEST, or nothing), the words by which root becomes nobody ($BECOME, or nothing for anybody else), and what whoever

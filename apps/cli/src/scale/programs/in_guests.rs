@@ -22,6 +22,7 @@ pub struct InGuests {
     /// What packs, unpacks and begins.
     script: PathBuf,
     load: Option<OsString>,
+    ready: Option<OsString>,
     /// Where guests see the script and what is packed.
     _shared: Place,
 }
@@ -50,9 +51,10 @@ impl InGuests {
         if let Err(why) = prepared.printed_by(command(&script, "pack", 1), "pack") {
             bail!("{} cannot be packed for guests: {why}", program.word());
         }
-        let load = format!("sh {} load", quoted(text(&script)?)?);
-        let load = program.is_server().then(|| load.into());
-        Ok(Self { prepared, script, load, _shared: shared })
+        let line = format!("sh {} ", quoted(text(&script)?)?);
+        let load = program.is_server().then(|| (line.clone() + "load").into());
+        let ready = program.says_when_ready().then(|| (line + "ready").into());
+        Ok(Self { prepared, script, load, ready, _shared: shared })
     }
 
     /// What is counted: the job, or the server.
@@ -64,6 +66,11 @@ impl InGuests {
     /// A shell's line that loads it, if it is a server.
     pub fn load(&self) -> Option<OsString> {
         self.load.clone()
+    }
+
+    /// Likewise, one that fails until the server may be loaded: if that is more than that it listens.
+    pub fn ready(&self) -> Option<OsString> {
+        self.ready.clone()
     }
 
     /// What a guest's root runs beside it, uncounted.

@@ -28,8 +28,8 @@ unpack)
     if said=$($spread tar --extract --file="$ARCHIVE" --directory="${PLACE%/*}" 2>&1); then said=unpacked; fi
     echo "$said" >"$UNPACKED"
     ;;
-load)
-    begin load
+load | ready)
+    begin "$1"
     ;;
 *)
     read -r said <"$UNPACKED" || said="nothing is said of why"

@@ -63,6 +63,11 @@ impl Program {
         matches!(self, Self::Exim | Self::Memcached | Self::Apache | Self::Postgresql)
     }
 
+    /// Whether its script says when it may be loaded, and not just that it listens.
+    fn says_when_ready(self) -> bool {
+        matches!(self, Self::Apache | Self::Postgresql)
+    }
+
     /// What a report of it is named by: as it is typed, with what its configuration says too.
     ///
     /// # Errors
