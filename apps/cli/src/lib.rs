@@ -14,6 +14,7 @@ mod explain_decision;
 mod fake_daemon;
 mod gather;
 mod installed;
+mod interrupts;
 mod lab;
 #[cfg(test)]
 #[path = "../tests/made_up/mod.rs"]

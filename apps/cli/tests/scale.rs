@@ -450,3 +450,41 @@ fn an_interrupted_sweep_leaves_no_server_behind() {
     assert!(wait(&|| !left()), "the server was left behind ({status})");
     assert!(!status.success());
 }
+
+/// What runs is ended too, and is none of those that are reported.
+#[test]
+fn an_interrupted_sweep_reports_the_runs_that_it_has() {
+    if nr_cpus() < 2 {
+        return println!("skipped: one CPU");
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let job = "echo >>\"$0\"; [ $(wc -l <\"$0\") -lt 4 ] || exec sleep 31.4159; sleep 0.1";
+    let sweep = Command::new(quartier())
+        .args(["scale", "--cpus", "1,2", "--repeat", "9", "--no-profile", "--json", "-"])
+        .args(["--", "sh", "-c", job])
+        .arg(&begun)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    let nr_begun = || std::fs::read_to_string(&begun).unwrap_or_default().lines().count();
+    while nr_begun() < 4 && began.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Command::new("kill").args(["-INT", &sweep.id().to_string()]).status().unwrap();
+    let output = sweep.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(began.elapsed().as_secs() < 25, "it waited for the run that was to end: {said}");
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("run 4 of 18: 2 CPUs") && !said.contains("run 5"), "{said}");
+    assert!(said.ends_with("quartier: ended by signal 2\n"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = report["study"]["points"].as_array().unwrap();
+    let nr_runs = points.iter().map(|point| point["runs"].as_array().unwrap().len());
+    assert_eq!(nr_runs.collect::<Vec<_>>(), [2, 1]);
+    let complaints = report["complaints"].as_array().unwrap();
+    assert_eq!(complaints[0], "ended by signal 2 after 3 of 18 runs: this is of those");
+}

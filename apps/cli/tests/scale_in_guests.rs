@@ -5,6 +5,9 @@ mod common;
 #[path = "../../../tests/programs/stops_scaling.rs"]
 mod stops_scaling;
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 use stops_scaling::{Named, OTHERS_PERCENT_MAX, Planted};
 
@@ -78,4 +81,34 @@ fn uneven_parts_of_a_program_in_guests_are_named_on_7_3() {
         return;
     }
     check_idle("7.3", "imbalance");
+}
+
+#[test]
+fn an_interrupted_sweep_in_guests_reports_the_runs_that_it_has_on_7_3() {
+    if !common::can_boot("7.3") {
+        return;
+    }
+    let _one = common::alone();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("report.json");
+    let mut sweep = Command::new(common::quartier())
+        .args(["lab", "scale", "--kernel", "7.3", "--nodes", "1", "--cpus-per-node", "2"])
+        .args(["--snapshots", "--cpus", "1,2", "--timeout", "300", "--json"])
+        .arg(&saved)
+        .args(["--", "true"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(sweep.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let until = "run 2 of 6: 2 CPUs";
+    let mut said = said.skip_while(|line| !line.ends_with(until));
+    assert!(said.next().is_some(), "it never came to its second run");
+    Command::new("kill").args(["-TERM", &sweep.id().to_string()]).status().unwrap();
+    assert_eq!(said.last().as_deref(), Some("quartier: ended by signal 15"));
+    assert_eq!(sweep.wait().unwrap().code(), Some(143));
+    let report: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
+    let runs = ["/0", "/1"].map(|at| &report["study"]["points"].pointer(at).unwrap()["runs"]);
+    assert_eq!(runs.map(|runs| runs.as_array().unwrap().len()), [1, 0]);
+    assert_eq!(report["complaints"][0], "ended by signal 15 after 1 of 6 runs: this is of those");
 }

@@ -9,13 +9,12 @@ use quartier_decide::verdict::cpu_order;
 use quartier_lab::{CPUS_MAX, Request};
 use quartier_model::CpuList;
 
-use super::compare::{Interrupted, Interrupts};
 use super::counting::{Counting, NOTHING_TOLD, PhaseOption};
 use super::guest::GuestArgs;
 use super::one_run::{LastBytes, PRINTED_MAX, count_once};
 use super::progress;
+use crate::interrupts::Interrupts;
 use crate::numbers::number;
-use crate::say;
 use crate::scale::measure::told;
 use crate::scale::metric::Metric;
 use crate::scale::programs::in_guests::InGuests;
@@ -43,7 +42,7 @@ Jobs should be small: a counted guest works some hundred times slower than a mac
 it has in its affinity (nproc), in {cpus} and in $QUARTIER_CPUS.
 
 Exit status: 0 if there is a verdict, also that nothing is lost; 1 if the runs do not tell;
-2 if the sweep could not be done.";
+2 if the sweep could not be done; 128 and more if a signal ended it, which reports the runs until then.";
 
 /// Options of `quartier lab scale`.
 #[derive(Debug, clap::Args)]
@@ -114,16 +113,7 @@ impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let reporting = self.reporting.open()?;
         let named = self.named()?;
-        match self.sweep() {
-            Ok(swept) => reporting.write(swept, &named),
-            Err(error) => match error.downcast_ref::<Interrupted>() {
-                Some(interrupted) => {
-                    say::sentence(&error.to_string());
-                    Ok(ExitCode::from(128 + interrupted.signal))
-                }
-                None => Err(error),
-            },
-        }
+        reporting.write(self.sweep()?, &named)
     }
 
     fn sweep(&self) -> anyhow::Result<Swept> {
@@ -132,13 +122,10 @@ impl Args {
         let Prepared { counting, request, _program } = self.prepare()?;
         let mut swept = Swept::new(metric.unit(), &sets);
         swept.study.is_modelled = true;
+        // Guests hear of signals themselves, and end.
         let interrupts = Interrupts::new()?;
-        swept.in_rounds(&sets, self.repeat, |swept, Visit { at, cpus, nr, nr_visits }| {
-            interrupts.check()?;
-            progress(&format!("run {nr} of {nr_visits}: {} CPUs", cpus.len()));
-            let run = self.count(&counting, &request, cpus, &metric);
-            interrupts.check()?;
-            match run? {
+        swept.in_rounds(&sets, self.repeat, &interrupts, |swept, Visit { at, cpus }| {
+            match self.count(&counting, &request, cpus, &metric)? {
                 Ok((report, units)) => {
                     if report.notes.iter().any(|note| note == NOTHING_TOLD) {
                         swept.complain(NOTHING_TOLD.to_owned());
@@ -181,7 +168,7 @@ impl Args {
         progress(&format!("{} is prepared, and tried once", program.word()));
         let program = InGuests::new(program, &self.set)?;
         (request.command, request.beside) = (program.command(), program.beside());
-        let counting = counting(program.load())?;
+        let counting = counting(program.load())?.once_ready(program.ready());
         Ok(Prepared { counting, request, _program: Some(program) })
     }
 

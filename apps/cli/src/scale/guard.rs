@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Reads which process groups begin and end until we have ended; ends those that are left, and removes the folder.
 const LOOK_AFTER: &str = r#"trap '' HUP INT TERM
@@ -35,6 +38,15 @@ done"#;
 pub struct Guard {
     shell: Child,
     folder: Option<PathBuf>,
+    running: Mutex<Running>,
+}
+
+/// What was started and has not ended.
+#[derive(Debug, Default)]
+struct Running {
+    groups: Vec<u32>,
+    /// Nothing is started any more.
+    is_over: bool,
 }
 
 impl Guard {
@@ -50,7 +62,7 @@ impl Guard {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Self { shell, folder: folder.map(Path::to_owned) })
+        Ok(Self { shell, folder: folder.map(Path::to_owned), running: Mutex::default() })
     }
 
     /// Starts what is to end with us: a process group of its own.
@@ -59,14 +71,33 @@ impl Guard {
         command: &mut Command,
         start: impl FnOnce(&mut Command) -> io::Result<Child>,
     ) -> io::Result<Child> {
+        let mut running = self.running();
+        if running.is_over {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "all is to end"));
+        }
         let child = start(command.process_group(0))?;
+        running.groups.push(child.id());
         self.tell("begins", child.id());
         Ok(child)
     }
 
     /// What was started has ended, and been waited for.
     pub fn ended(&self, group: u32) {
+        self.running().groups.retain(|running| *running != group);
         self.tell("ended", group);
+    }
+
+    /// Asks all that runs to end, and starts nothing any more.
+    pub fn end_all(&self) {
+        let mut running = self.running();
+        running.is_over = true;
+        for group in running.groups.iter().filter_map(|group| Pid::from_raw(*group as i32)) {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There is nothing to look after.

@@ -67,7 +67,8 @@ The command finds how many CPUs it has in its affinity (nproc), in {cpus} and in
 Runs of different CPU counts take turns, so what drifts in the machine drifts over all of them.
 
 Exit status: 0 if there is a verdict, also that nothing is lost (--sanity: all programs do right); 1 if the runs
-do not tell (--sanity: some programs are not here, or do wrong); 2 if the sweep could not be done.";
+do not tell (--sanity: some programs are not here, or do wrong); 2 if the sweep could not be done;
+128 and more if a signal ended it: the runs until then are reported, a second signal ends that too.";
 
 /// Options of `quartier scale`.
 #[derive(Debug, clap::Args)]
@@ -210,6 +211,13 @@ impl Reporting {
 
     /// Judges what was measured, writes all of it, and gives the exit status.
     pub fn write(self, swept: Swept, command: &[OsString]) -> anyhow::Result<ExitCode> {
+        let interrupted = swept.interrupted.map(|interrupted| {
+            say::sentence(&interrupted.to_string());
+            ExitCode::from(128 + interrupted.signal)
+        });
+        if let Some(status) = interrupted.filter(|_| !swept.has_runs()) {
+            return Ok(status);
+        }
         let report = Report::new(swept, command, self.seed);
         // A guest's has a million stacks: each on a line of its own for every part of it, it would be three times as large.
         let json = serde_json::to_string(&report)? + "\n";
@@ -221,10 +229,10 @@ impl Reporting {
         if let Some(file) = self.json {
             file.write(&json)?;
         }
-        Ok(match report.verdict.outcome {
+        Ok(interrupted.unwrap_or(match report.verdict.outcome {
             Outcome::Scales | Outcome::Loses => ExitCode::SUCCESS,
             Outcome::Unknown => ExitCode::FAILURE,
-        })
+        }))
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Report {
 impl Report {
     /// Judges what was measured.
     pub fn new(swept: Swept, command: &[OsString], seed: u64) -> Self {
-        let Swept { study, complaints } = swept;
+        let Swept { study, complaints, .. } = swept;
         let rates = |point: &quartier_decide::verdict::Point| {
             (point.nr_cpus, point.runs.iter().map(|run| run.throughput()).collect::<Vec<_>>())
         };
@@ -92,6 +92,6 @@ impl Args {
         // It may be written where it was read.
         let Report { command, complaints, study, .. } = Report::read(&self.report)?;
         let command: Vec<OsString> = command.into_iter().map(Into::into).collect();
-        self.reporting.open()?.write(Swept { study, complaints }, &command)
+        self.reporting.open()?.write(Swept { study, complaints, interrupted: None }, &command)
     }
 }

@@ -14,6 +14,8 @@ use super::measure::{Measured, Outcome};
 use super::metric::Metric;
 use super::programs::{METRIC, Prepared};
 use super::serve::{Lasts, Served, load_cpus};
+use crate::interrupts::{Interrupted, Interrupts};
+use crate::say;
 
 /// What to run, and where.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub struct Swept {
     pub study: Study,
     /// What went wrong, each thing once, with its remedy.
     pub complaints: Vec<String>,
+    /// A signal ended it before all runs were done.
+    pub interrupted: Option<Interrupted>,
 }
 
 /// A point's turn.
@@ -55,9 +59,6 @@ pub struct Visit<'a> {
     /// Which point of the study.
     pub at: usize,
     pub cpus: &'a CpuList,
-    /// Of all turns, from one on.
-    pub nr: usize,
-    pub nr_visits: usize,
 }
 
 impl Sweep {
@@ -78,7 +79,7 @@ impl Sweep {
             );
         }
         let allocations = self.allocations(&program, &mut swept);
-        swept.in_rounds(&self.sets, self.repeat, |swept, Visit { at, cpus, .. }| {
+        let visit = |swept: &mut Swept, Visit { at, cpus }: Visit<'_>| {
             let table = allocations.and_then(|allocations| swept.table(allocations));
             match self.measure(cpus, table.as_ref(), guard) {
                 Ok(outcome) => {
@@ -93,7 +94,10 @@ impl Sweep {
                 }
             }
             Ok(())
-        })?;
+        };
+        let in_rounds =
+            |interrupts: &_| swept.in_rounds(&self.sets, self.repeat, interrupts, visit);
+        Interrupts::during(|| guard.end_all(), in_rounds)??;
         Ok(swept)
     }
 }
@@ -160,26 +164,45 @@ impl Swept {
             runs: Vec::new(),
         });
         let study = Study { unit: unit.to_owned(), points: points.collect(), ..Study::default() };
-        Self { study, complaints: Vec::new() }
+        Self { study, complaints: Vec::new(), interrupted: None }
     }
 
-    /// Every round visits every point once, so that what drifts in the machine drifts over all of them. An error, if no visit
-    /// left a run.
+    /// Every round visits every point once, so that what drifts in the machine drifts over all of them; until a signal comes. An error,
+    /// if none came and no visit left a run.
     pub fn in_rounds(
         &mut self,
         sets: &[CpuList],
         nr_rounds: u32,
+        interrupts: &Interrupts,
         mut visit: impl FnMut(&mut Self, Visit<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let nr_visits = sets.len() * nr_rounds as usize;
         for nr in 0..nr_visits {
             let at = nr % sets.len();
-            visit(self, Visit { at, cpus: &sets[at], nr: nr + 1, nr_visits })?;
+            say::sentence(&format!("run {} of {nr_visits}: {} CPUs", nr + 1, sets[at].len()));
+            let (nr_runs, nr_complaints) =
+                (self.study.points[at].runs.len(), self.complaints.len());
+            let visited = visit(self, Visit { at, cpus: &sets[at] });
+            if let Err(interrupted) = interrupts.check() {
+                // What became of that one says nothing.
+                self.study.points[at].runs.truncate(nr_runs);
+                self.complaints.truncate(nr_complaints);
+                let what =
+                    format!("{interrupted} after {nr} of {nr_visits} runs: this is of those");
+                self.complain(what);
+                self.interrupted = Some(interrupted);
+                return Ok(());
+            }
+            visited?;
         }
-        if self.study.points.iter().all(|point| point.runs.is_empty()) {
+        if !self.has_runs() {
             bail!("no run succeeded: {}", self.complaints.join("; "));
         }
         Ok(())
+    }
+
+    pub fn has_runs(&self) -> bool {
+        self.study.points.iter().any(|point| !point.runs.is_empty())
     }
 
     fn add(&mut self, at: usize, outcome: Outcome) {

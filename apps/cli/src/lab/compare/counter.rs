@@ -1,20 +1,18 @@
 //! Counts one run after the other: each becomes a result or a reason, and none ends the others.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use quartier_count::numbers::of;
 use quartier_count::{AS_IT_IS, CountedRun, Phase, Policy, Recording, Report};
 use quartier_lab::Request;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::journal::Journal;
 use super::point::Point;
 use super::policies::Way;
+use crate::interrupts::Interrupts;
 use crate::lab::counting::Counting;
 use crate::lab::guest::SLOWEST;
 use crate::lab::one_run::count_once;
@@ -212,39 +210,3 @@ impl Write for Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }
-
-/// Signals that end everything. A run's guest gets them too, and ends.
-pub struct Interrupts(Arc<AtomicUsize>);
-
-/// One came.
-#[derive(Debug)]
-pub struct Interrupted {
-    pub signal: u8,
-}
-
-impl Interrupts {
-    pub fn new() -> anyhow::Result<Self> {
-        let signal = Arc::new(AtomicUsize::new(0));
-        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-            signal_hook::flag::register_usize(number, signal.clone(), number as usize)
-                .context("cannot take this process's signals")?;
-        }
-        Ok(Self(signal))
-    }
-
-    /// Whether none came.
-    pub fn check(&self) -> Result<(), Interrupted> {
-        match self.0.load(Ordering::SeqCst) {
-            0 => Ok(()),
-            signal => Err(Interrupted { signal: signal as u8 }),
-        }
-    }
-}
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ended by signal {}", self.signal)
-    }
-}
-
-impl std::error::Error for Interrupted {}

@@ -45,7 +45,11 @@ fn report() -> Report {
         ..Study::default()
     };
     let complaints = vec!["<script>".to_owned()];
-    Report::new(Swept { study, complaints }, &["./a".into(), "</script>".into()], 1)
+    Report::new(
+        Swept { study, complaints, interrupted: None },
+        &["./a".into(), "</script>".into()],
+        1,
+    )
 }
 
 #[test]

@@ -70,7 +70,11 @@ mod tests {
     fn told(runs: Vec<Run>) -> String {
         let point = Point { nr_cpus: 2, cpus: "0-1".to_owned(), runs };
         let study = Study { unit: "page".to_owned(), points: vec![point], ..Study::default() };
-        let report = Report::new(Swept { study, complaints: Vec::new() }, &["a".into()], 1);
+        let report = Report::new(
+            Swept { study, complaints: Vec::new(), interrupted: None },
+            &["a".into()],
+            1,
+        );
         let mut text = String::new();
         table(&mut text, &report);
         text
