@@ -1,14 +1,17 @@
 // A program that does not scale, for a reason that is known (what is to be found of each: stops_scaling.json):
 //
-//   stops_scaling REASON THREADS UNITS
+//   stops_scaling REASON THREADS UNITS [stay]
 //
 // REASON: counter (every thread counts in one variable), mutex (a short section, one lock), serial (one thread prepares
 // what all work on), imbalance (one thread has four times the work), sharing (each thread has a counter of its own, all
 // in one line), structs (of two variables in one line every second thread writes one, the others the other), localtime (a
 // lock of the C library's own), arena (the allocator's, which all threads share), mapping (one address space that all
-// change), or nothing. UNITS are shared out among the threads; prints `units: UNITS`.
+// change), or nothing. UNITS are shared out among the threads; prints `units: UNITS`. With `stay` each thread has a CPU of its
+// own: of a short run on several nodes the kernel may leave all of them on one, which is a reason of its own.
+#define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +40,8 @@ static pthread_barrier_t barrier;
 static const char *reason;
 static int nr_threads;
 static long nr_units;
+static int stays;
+static cpu_set_t allowed;
 
 // Nothing but arithmetic: as fast on every CPU at once as on one.
 static NOINLINE long compute(long rounds) {
@@ -112,8 +117,17 @@ static NOINLINE long do_units(long me, long units) {
     return sum;
 }
 
+static void stay_on(long nr) {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && nr-- == 0) CPU_SET(cpu, &own);
+    if (sched_setaffinity(0, sizeof own, &own)) exit(1);
+}
+
 static void *work(void *argument) {
     long me = (long)argument, sum = 0;
+    if (stays) stay_on(me);
     enum { BATCHES = 20 };
     long batch = nr_units / BATCHES;
     for (int i = 0; i < BATCHES; i++) {
@@ -134,7 +148,9 @@ static void *work(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return fprintf(stderr, "usage: stops_scaling REASON THREADS UNITS\n"), 2;
+    stays = argc == 5 && !strcmp(argv[4], "stay");
+    if (argc != 4 + stays) return fprintf(stderr, "usage: stops_scaling REASON THREADS UNITS [stay]\n"), 2;
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return 1;
     reason = argv[1];
     nr_threads = atoi(argv[2]);
     nr_units = atol(argv[3]);

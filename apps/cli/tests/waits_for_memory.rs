@@ -19,7 +19,7 @@ fn verdict(kernel: &str, planted: &Planted) -> Option<Value> {
     let options = planted.in_guest(&programs).unwrap();
     let options = options.into_iter().chain(["--slow-time=20".to_owned()]);
     let load = (planted.program(), planted.reason.as_str(), planted.units);
-    Some(common::swept(kernel, options, load)["verdict"].clone())
+    Some(common::swept(kernel, options, load, &[])["verdict"].clone())
 }
 
 /// The culprit that is named first is the one that was planted, and next to nothing is laid upon others. Three runs each are few: that

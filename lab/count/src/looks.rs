@@ -53,6 +53,9 @@ pub struct Looked {
 pub struct Looks {
     /// How many there were.
     pub total: u64,
+    /// Of each CPU the cycles, instructions and all stalls, while no other one ran any of the program nor would have if it had been free. Modelled.
+    #[serde(default)]
+    pub alone: BTreeMap<u16, u64>,
     /// What was found, most first.
     pub most: Vec<Looked>,
 }
@@ -61,6 +64,9 @@ impl Looks {
     /// Adds what another CPU did, or the same one in another phase.
     pub fn add(&mut self, other: Self) {
         self.total += other.total;
+        for (cpu, cycles) in other.alone {
+            *self.alone.entry(cpu).or_default() += cycles;
+        }
         self.most.extend(other.most);
     }
 
@@ -71,11 +77,14 @@ impl Looks {
 }
 
 /// Which code is executed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Executed {
     /// Looks that there were, at instructions and at stalls.
     pub looks: u64,
+    /// Of each CPU the cycles while no other one ran any of the program. Modelled; empty: nobody noted them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub alone_cycles: BTreeMap<u16, u64>,
     /// Where most was found.
     pub most: Vec<ExecutedPlace>,
 }
@@ -157,7 +166,8 @@ pub fn most_executed(looks: &Looks, nr_max: usize, names: &mut dyn Naming) -> Ex
             cpus,
         }
     };
-    Executed { looks: looks.total, most: most.into_iter().map(place).collect() }
+    let most = most.into_iter().map(place).collect();
+    Executed { looks: looks.total, alone_cycles: looks.alone.clone(), most }
 }
 
 #[cfg(test)]
@@ -179,6 +189,7 @@ mod tests {
         };
         let mut looks = Looks {
             total: 13,
+            alone: BTreeMap::from([(2, 7)]),
             most: vec![
                 looked(Doing::Executes, 0x1000, 3),
                 looked(Doing::Executes, 0x1ff0, 2),
@@ -190,6 +201,7 @@ mod tests {
             ],
         };
         let found = most_executed(&looks, 10, &mut Made(0));
+        assert_eq!(found.alone_cycles, looks.alone);
         let each = INSTRUCTIONS_PER_LOOK;
         let told: Vec<_> = found
             .most
@@ -222,5 +234,7 @@ mod tests {
         looks.sort();
         assert_eq!(looks.most[0], looked(Doing::Stalls, 0x1008, 4));
         assert_eq!(looks.total, 13);
+        looks.add(Looks { alone: BTreeMap::from([(1, 4), (2, 5)]), ..Looks::default() });
+        assert_eq!(looks.alone, BTreeMap::from([(1, 4), (2, 12)]));
     }
 }

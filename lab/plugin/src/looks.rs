@@ -1,5 +1,7 @@
 //! Which code a CPU executes, and which stalls for what is near: looked at every so many instructions, and every so many cycles.
 
+use std::collections::BTreeMap;
+
 use quartier_count::{CYCLES_PER_LOOK, Doing, INSTRUCTIONS_PER_LOOK, Looked, Looks};
 
 use crate::calls::{self, Callers};
@@ -35,8 +37,8 @@ impl Lookings {
         self.0.note(looking, count, 0);
     }
 
-    /// All of them, which were CPU `cpu`'s.
-    pub fn looks(&self, cpu: u16) -> Looks {
+    /// All of them, which were CPU `cpu`'s, and the modelled cycles that it spent alone.
+    pub fn looks(&self, cpu: u16, alone: u64) -> Looks {
         let looked = self.0.all().map(|(key, entry)| Looked {
             doing: key.doing,
             is_alone: key.is_alone,
@@ -47,7 +49,7 @@ impl Lookings {
             callers: calls::told(&key.callers),
             count: entry.count,
         });
-        Looks { total: self.0.total, most: looked.collect() }
+        Looks { total: self.0.total, alone: BTreeMap::from([(cpu, alone)]), most: looked.collect() }
     }
 }
 
@@ -119,7 +121,8 @@ mod tests {
         ];
         let mut lookings = Lookings::new(100);
         (0..2).for_each(|_| others.into_iter().for_each(|other| lookings.note(other, 1)));
-        let looks = lookings.looks(3);
+        let looks = lookings.looks(3, 55);
+        assert_eq!(looks.alone, BTreeMap::from([(3, 55)]));
         assert_eq!(looks.most.iter().map(|of| of.count).collect::<Vec<_>>(), [2; 7]);
         assert!(looks.most.iter().all(|of| of.cpu == 3));
         assert_eq!(looks.total, 14);

@@ -330,7 +330,18 @@ impl Machine {
                 }
                 _ => What::Other,
             };
-            steps.runs(index, what);
+            let left = (left.task != task).then_some(left.task);
+            steps.runs(index, (what, task), left, cpu.model.modelled_cycles());
+        }
+    }
+
+    /// CPU `index` wakes `task`, if that sleeps in one of these states.
+    pub fn wakes(&self, index: usize, task: u64, states: u32) {
+        if let Some(steps) = &self.steps
+            && self.tasks.is_measured(task, &self.ram)
+            && self.tasks.sleeps(task, states, &self.ram)
+        {
+            steps.wakes(index, task);
         }
     }
 
@@ -495,7 +506,8 @@ impl Machine {
                 noted.handovers.add(seen.takings.handovers(cpu as u16, &allocations));
                 noted.moves.add(seen.moves.stalls(&allocations));
                 noted.stalls.add(seen.stallings.stalls(&allocations));
-                noted.looks.add(seen.lookings.looks(cpu as u16));
+                let alone = self.steps.as_ref().map_or(0, |steps| steps.alone(cpu, phase));
+                noted.looks.add(seen.lookings.looks(cpu as u16, alone));
             }
             noted.handovers.keep_most(PLACES_MAX);
             noted.moves.sort();
@@ -515,6 +527,9 @@ impl Machine {
 
     /// `task` has ended.
     pub fn ended(&self, task: u64) {
+        if let Some(steps) = &self.steps {
+            steps.forget(task);
+        }
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&task);
         let (process, thread) = self.tasks.numbers(task, &self.ram);
         // The first thread's end is the kernel's word for the process's.
@@ -529,6 +544,9 @@ impl Machine {
     fn turn(&self, turn: Option<Turn>) {
         let Some(turn) = turn else { return };
         self.is_parallel.store(turn == Turn::Parallel, Ordering::Relaxed);
+        if let Some(steps) = &self.steps {
+            steps.parallel(turn == Turn::Parallel);
+        }
         let has_begun = {
             let mut marks = self.marks();
             marks.retain(|mark| mark.at != Moment::LastThreadEnded);

@@ -2,7 +2,9 @@
 //! thousand times that others want too, where on a machine it would have lost it after the first. So whoever comes to a line
 //! that has gone from CPU to CPU of late waits for those that are behind, by modelled time; all else runs as it can.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// So far ahead of the last, modelled cycles, a CPU may be when it comes to a shared line: some accesses of its own cache.
 const AHEAD_MAX: u64 = 40;
@@ -43,6 +45,13 @@ pub struct Steps {
     clocks: Box<[Clock]>,
     /// Of each line a [`Sharing`]; 0: nobody took it yet.
     lines: Box<[AtomicU64]>,
+    /// How many CPUs run what is measured, or would.
+    nr_busy: AtomicUsize,
+    /// Tasks that were woken and do not run yet, and where that was.
+    woken: Mutex<HashMap<u64, u64>>,
+    nr_woken: AtomicUsize,
+    /// Of [`Clock::alone`].
+    phase: AtomicUsize,
 }
 
 /// Who took a line from others of late, and when that was last, in periods of that length.
@@ -88,9 +97,13 @@ struct Clock {
     spent: AtomicU64,
     /// And what it is taken to have slept or waited besides.
     skipped: AtomicI64,
+    /// Cycles of those that it spent while no other CPU was busy: while the program has one thread, and while it has several.
+    alone: [AtomicU64; 2],
     /// Until it has spent so many it need not look where the others are.
     goes_on_until: AtomicU64,
-    /// It runs what is measured,
+    /// What it runs.
+    task: AtomicU64,
+    /// That is measured,
     is_measured: AtomicBool,
     /// or would if nothing else had it.
     is_held_up: AtomicBool,
@@ -102,6 +115,11 @@ impl Clock {
             (self.spent.load(Ordering::Relaxed), self.skipped.load(Ordering::Relaxed));
         spent.saturating_add_signed(skipped)
     }
+
+    #[inline]
+    fn is_busy(&self) -> bool {
+        self.is_measured.load(Ordering::Relaxed) || self.is_held_up.load(Ordering::Relaxed)
+    }
 }
 
 impl Steps {
@@ -110,30 +128,56 @@ impl Steps {
         Self {
             clocks: (0..nr_cpus).map(|_| Clock::default()).collect(),
             lines: (0..1 << LINE_BITS).map(|_| AtomicU64::new(0)).collect(),
+            nr_busy: AtomicUsize::new(0),
+            woken: Mutex::default(),
+            nr_woken: AtomicUsize::new(0),
+            phase: AtomicUsize::new(0),
         }
     }
 
-    /// A CPU has spent so many cycles in all.
+    /// A CPU that runs what is measured has spent so many cycles in all.
     #[inline]
     pub fn spent(&self, cpu: usize, cycles: u64) {
-        if let Some(clock) = self.clocks.get(cpu) {
-            clock.spent.store(cycles, Ordering::Relaxed);
+        let Some(clock) = self.clocks.get(cpu) else { return };
+        // Only its own CPU writes these.
+        if self.is_alone(cpu) {
+            let alone = &clock.alone[self.phase.load(Ordering::Relaxed)];
+            let more = cycles.saturating_sub(clock.spent.load(Ordering::Relaxed));
+            alone.store(alone.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         }
+        clock.spent.store(cycles, Ordering::Relaxed);
     }
 
-    /// What a CPU runs from now on. Who begins is where the last of the others is, as it has slept; who was held up is where it
-    /// was: on a machine what measures would not be there.
-    pub fn runs(&self, cpu: usize, what: What) {
+    /// Whether the program has several threads from now on.
+    pub fn parallel(&self, is_parallel: bool) {
+        self.phase.store(usize::from(is_parallel), Ordering::Relaxed);
+    }
+
+    /// What a CPU has spent alone in one of the two phases.
+    pub fn alone(&self, cpu: usize, phase: usize) -> u64 {
+        self.clocks.get(cpu).map_or(0, |clock| clock.alone[phase].load(Ordering::Relaxed))
+    }
+
+    /// What task a CPU runs from now on instead of another, when it has spent so many cycles. Who begins is where it was woken, or if that
+    /// is not known where the last of the others is, as it has slept; who was held up is where it was: on a machine what measures would
+    /// not be there.
+    pub fn runs(&self, cpu: usize, (what, task): (What, u64), left: Option<u64>, cycles: u64) {
         let Some(clock) = self.clocks.get(cpu) else { return };
+        if let Some(left) = left {
+            self.forget(left);
+        }
+        clock.task.store(task, Ordering::Relaxed);
         let is_held_up = match what {
             What::Measured => {
-                let ran = clock.is_measured.load(Ordering::Relaxed);
-                if !ran
-                    && !clock.is_held_up.load(Ordering::Relaxed)
-                    && let Some((_, last)) = self.last(cpu, Mask::ALL)
-                {
-                    let spent = clock.spent.load(Ordering::Relaxed);
-                    clock.skipped.store(last.wrapping_sub(spent) as i64, Ordering::Relaxed);
+                let woken = self.forget(task);
+                if !clock.is_measured.load(Ordering::Relaxed) {
+                    let was_at = clock.at();
+                    let slept = !clock.is_held_up.load(Ordering::Relaxed);
+                    let last = || self.last(cpu, Mask::ALL).map(|(_, last)| last);
+                    let woken = woken.map(|woken| woken.max(was_at));
+                    let at = woken.or_else(last).filter(|_| slept).unwrap_or(was_at);
+                    clock.skipped.store(at.wrapping_sub(cycles) as i64, Ordering::Relaxed);
+                    clock.spent.store(cycles, Ordering::Relaxed);
                 }
                 false
             }
@@ -141,8 +185,37 @@ impl Steps {
             What::Other => clock.is_held_up.load(Ordering::Relaxed),
             What::Nothing => false,
         };
+        let was_busy = clock.is_busy();
         clock.is_measured.store(what == What::Measured, Ordering::Relaxed);
         clock.is_held_up.store(is_held_up, Ordering::Relaxed);
+        match (was_busy, clock.is_busy()) {
+            (false, true) => self.nr_busy.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.nr_busy.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// A CPU wakes a task that is measured, which sleeps: until it has a CPU that runs on this machine some time may pass, and on another
+    /// one none.
+    pub fn wakes(&self, cpu: usize, task: u64) {
+        let by_measured = self.clocks.get(cpu).filter(|by| by.is_measured.load(Ordering::Relaxed));
+        let at = by_measured.map(Clock::at).or_else(|| Some(self.last(usize::MAX, Mask::ALL)?.1));
+        let runs = self.clocks.iter().any(|clock| clock.task.load(Ordering::Relaxed) == task);
+        let Some(at) = at.filter(|_| !runs) else { return };
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        woken.entry(task).or_insert(at);
+        self.nr_woken.store(woken.len(), Ordering::Relaxed);
+    }
+
+    /// A task that was woken runs, or does not come any more: where it was woken.
+    pub fn forget(&self, task: u64) -> Option<u64> {
+        if self.nr_woken.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = woken.remove(&task);
+        self.nr_woken.store(woken.len(), Ordering::Relaxed);
+        at
     }
 
     /// A CPU has taken this line from another.
@@ -208,12 +281,12 @@ impl Steps {
         }
     }
 
-    /// Whether no other CPU runs what is measured, nor would if it could.
+    /// Whether no other CPU runs what is measured, nor would if it could, nor will in a moment.
+    #[inline]
     pub fn is_alone(&self, cpu: usize) -> bool {
-        let has_some = |clock: &Clock| {
-            clock.is_measured.load(Ordering::Relaxed) || clock.is_held_up.load(Ordering::Relaxed)
-        };
-        !self.clocks.iter().enumerate().any(|(other, clock)| other != cpu && has_some(clock))
+        let own = self.clocks.get(cpu).is_some_and(Clock::is_busy);
+        self.nr_busy.load(Ordering::Relaxed) == usize::from(own)
+            && self.nr_woken.load(Ordering::Relaxed) == 0
     }
 
     /// Of these others that run what is measured the one that is last, and where it is.
@@ -237,9 +310,15 @@ mod tests {
 
     fn steps(spent: &[u64]) -> Steps {
         let steps = Steps::new(spent.len());
-        (0..spent.len()).for_each(|cpu| steps.runs(cpu, What::Measured));
+        (0..spent.len()).for_each(|cpu| runs(&steps, cpu, What::Measured, 0));
         spent.iter().enumerate().for_each(|(cpu, cycles)| steps.spent(cpu, *cycles));
         steps
+    }
+
+    /// Each CPU has a task of its own, with the number behind its own.
+    fn runs(steps: &Steps, cpu: usize, what: What, cycles: u64) {
+        let task = if what == What::Measured { cpu as u64 + 1 } else { 99 };
+        steps.runs(cpu, (what, task), None, cycles);
     }
 
     #[test]
@@ -302,11 +381,10 @@ mod tests {
     fn who_runs_something_else_is_not_waited_for_and_begins_where_the_last_is() {
         let steps = steps(&[10_000, 5]);
         assert!(!steps.is_alone(0));
-        steps.runs(1, What::Other);
+        runs(&steps, 1, What::Other, 5);
         assert!(steps.is_alone(0));
         steps.wait(0, Mask::ALL, || panic!("what it runs is not measured"));
-        steps.spent(1, 7_000);
-        steps.runs(1, What::Measured);
+        runs(&steps, 1, What::Measured, 7_000);
         steps.wait(0, Mask::ALL, || panic!("it has slept until now"));
         steps.wait(1, Mask::ALL, || panic!("and is not ahead either"));
     }
@@ -314,22 +392,73 @@ mod tests {
     #[test]
     fn who_is_held_up_leaves_nobody_alone_and_goes_on_where_it_was() {
         let steps = steps(&[10_000, 9_990]);
-        steps.runs(1, What::InsteadOfMeasured);
+        runs(&steps, 1, What::InsteadOfMeasured, 9_990);
         steps.wait(0, Mask::ALL, || panic!("it cannot come"));
-        steps.runs(1, What::Other);
+        runs(&steps, 1, What::Other, 0);
         assert!(!steps.is_alone(0));
         steps.spent(0, 12_000);
-        steps.runs(1, What::Measured);
+        // What had the CPU meanwhile is not its own.
+        runs(&steps, 1, What::Measured, 50_000);
         let turns = Cell::new(0);
         steps.wait(0, Mask::ALL, || {
             turns.set(turns.get() + 1);
-            steps.spent(1, 12_000);
+            steps.spent(1, 50_000 + 1_000 * turns.get());
         });
-        assert_eq!(turns.get(), 1, "now it comes");
+        assert_eq!(turns.get(), 2, "it comes from 9,990");
         // What was taken from one CPU has gone on elsewhere if that one has nothing to do.
-        steps.runs(1, What::InsteadOfMeasured);
-        steps.runs(1, What::Nothing);
+        runs(&steps, 1, What::InsteadOfMeasured, 52_000);
+        runs(&steps, 1, What::Nothing, 53_000);
         assert!(steps.is_alone(0));
+    }
+
+    #[test]
+    fn who_is_woken_begins_where_that_was_however_long_it_takes_here() {
+        let steps = steps(&[10_000, 5]);
+        runs(&steps, 1, What::Nothing, 5);
+        assert!(steps.is_alone(0));
+        steps.wakes(0, 2);
+        assert!(!steps.is_alone(0), "it comes in a moment");
+        // Twice is once, and who runs is not woken.
+        steps.spent(0, 11_000);
+        steps.wakes(0, 2);
+        steps.wakes(0, 1);
+        steps.spent(0, 20_000);
+        runs(&steps, 1, What::Measured, 700);
+        assert_eq!(steps.clocks[1].at(), 10_000);
+        assert!(!steps.is_alone(0) && steps.woken.lock().unwrap().is_empty());
+        // Before its CPU was done with something else it cannot have begun.
+        steps.spent(1, 30_700);
+        runs(&steps, 1, What::Nothing, 30_700);
+        steps.wakes(0, 2);
+        runs(&steps, 1, What::Measured, 30_800);
+        assert_eq!(steps.clocks[1].at(), 40_000);
+        // Who is woken and does not come has ended.
+        runs(&steps, 1, What::Nothing, 30_900);
+        steps.wakes(1, 2);
+        assert_eq!(steps.forget(2), Some(20_000), "by whoever runs, where the last is");
+        assert!(steps.is_alone(0) && steps.forget(2).is_none());
+    }
+
+    #[test]
+    fn what_a_cpu_does_alone_is_known_by_phase() {
+        let steps = Steps::new(2);
+        runs(&steps, 0, What::Measured, 1_000);
+        steps.spent(0, 1_100);
+        steps.parallel(true);
+        steps.spent(0, 1_105);
+        runs(&steps, 1, What::Measured, 70);
+        steps.spent(0, 2_000);
+        steps.spent(1, 500);
+        runs(&steps, 0, What::Nothing, 2_010);
+        steps.spent(1, 510);
+        assert_eq!(
+            [0, 1].map(|cpu| [0, 1].map(|phase| steps.alone(cpu, phase))),
+            [[100, 5], [0, 10]]
+        );
+        runs(&steps, 0, What::Measured, 9_000);
+        runs(&steps, 1, What::Nothing, 520);
+        steps.spent(0, 9_001);
+        assert_eq!(steps.alone(0, 1), 6, "what it ran meanwhile is not the program's");
     }
 
     #[test]

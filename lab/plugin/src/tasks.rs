@@ -58,6 +58,12 @@ impl Tasks {
         half(memory, facts, task, facts.state) == Some(0)
     }
 
+    /// Whether it sleeps in one of these states.
+    pub fn sleeps(&self, task: u64, states: u32, memory: &impl Memory) -> bool {
+        let Some(facts) = self.facts.get() else { return false };
+        half(memory, facts, task, facts.state).is_some_and(|state| state & states != 0)
+    }
+
     /// The process of a task, and its own number; 0, which is none, where it cannot be read.
     pub fn numbers(&self, task: u64, memory: &impl Memory) -> (u32, u32) {
         let Some(facts) = self.facts.get() else { return (0, 0) };
@@ -125,6 +131,7 @@ mod tests {
         switch_to: 1,
         wake_up_new_task: 2,
         release_task: 5,
+        wake_up: 6,
         direct_map: MAP,
         current_task: 3,
         cpu_number: 4,
@@ -158,6 +165,8 @@ mod tests {
         memory.insert(0x2000 + 40, 1 << 32);
         assert!(tasks.is_held_up(program, &memory) && !tasks.is_held_up(child, &memory));
         assert!(!tasks.is_held_up(MAP + 0x9000, &memory), "nobody knows");
+        assert!(tasks.sleeps(child, 3, &memory) && !tasks.sleeps(child, 2, &memory));
+        assert!(!tasks.sleeps(program, 3, &memory));
     }
 
     #[test]

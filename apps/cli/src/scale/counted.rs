@@ -450,7 +450,8 @@ mod tests {
             cpus: Vec::new(),
         };
         let most = vec![place("parse", 600, 20_000), place("print", 300, 0)];
-        report.executed = Some(quartier_count::Executed { looks: 4, most: most.clone() });
+        report.executed =
+            Some(quartier_count::Executed { looks: 4, most: most.clone(), ..Default::default() });
         let charged = |report: &Report| -> Vec<u64> {
             let study = study(report);
             let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
@@ -468,7 +469,7 @@ mod tests {
         // Looks are a sample, and may find more than there was.
         report.instructions = 800;
         let most = vec![ExecutedPlace { modelled_stall_cycles: 840_000, ..most[0].clone() }];
-        report.executed = Some(quartier_count::Executed { looks: 4, most });
+        report.executed = Some(quartier_count::Executed { looks: 4, most, ..Default::default() });
         assert_eq!(charged(&report), [750_000 + 420_000, 0, 250_000, 0]);
     }
 
@@ -495,7 +496,12 @@ mod tests {
         // Of a CPU's 600 instructions 200 are run alone; of the other one's 400 none.
         let work = [on(0, 400, 0), on(1, 400, 0)];
         let most = vec![place("work", &work), place("read", &[on(0, 200, 200)])];
-        report.executed = Some(quartier_count::Executed { looks: 4, most });
+        let executed = |most, alone_cycles: &[(u16, u64)]| quartier_count::Executed {
+            looks: 4,
+            alone_cycles: alone_cycles.iter().copied().collect(),
+            most,
+        };
+        report.executed = Some(executed(most, &[(0, 333_333)]));
         let study = study(&report);
         let costs = &study.points[0].runs[0].profile.as_ref().unwrap().costs;
         let cycles = |seconds| cycles(&report, seconds);
@@ -510,7 +516,7 @@ mod tests {
         assert_eq!(of(Spent::Nothing.name()), (0, 0, 166_667), "its stalls are nobody's");
         // Whoever it is that runs alone: as long as before, though both have as much to do.
         let most = vec![place("work", &work), place("read", &[on(0, 100, 100), on(1, 100, 100)])];
-        report.executed = Some(quartier_count::Executed { looks: 4, most });
+        report.executed = Some(executed(most, &[(0, 200_000), (1, 200_000)]));
         report.modelled.cpus[1].modelled_cycles = 1_000_000;
         let both = study_of(&report);
         assert_eq!(both, (1_200_000, 400_000), "and what was idle beside it");
@@ -540,7 +546,7 @@ mod tests {
             costs.iter().map(names).filter(|of| of.contains(&"hash".to_owned())).collect::<Vec<_>>()
         };
         let most = vec![place("cc1", 1_000), place("ld", 500), place("", 10)];
-        report.executed = Some(quartier_count::Executed { looks: 4, most });
+        report.executed = Some(quartier_count::Executed { looks: 4, most, ..Default::default() });
         assert_eq!(stacks(&report), [&["cc1", "hash"][..], &["ld", "hash"], &["hash"]]);
     }
 

@@ -117,6 +117,7 @@ pub fn swept(
     kernel: &str,
     options: impl IntoIterator<Item = impl AsRef<OsStr>>,
     (program_name, reason, units): (&str, &str, u64),
+    more: &[&str],
 ) -> Value {
     let output = Command::new(quartier())
         .args(options)
@@ -124,6 +125,7 @@ pub fn swept(
         .args(["--json", "-", "--metric", "units: ([0-9]+)", "--"])
         .arg(program(program_name))
         .args([reason, "{cpus}", &units.to_string()])
+        .args(more)
         .stdin(Stdio::null())
         .output()
         .unwrap();

@@ -69,14 +69,14 @@ mod tests {
         let called = ExecutedPlace { callers: vec![caller], ..place(Some("work"), 300) };
         let most = vec![place(None, 250), place(Some("work"), 450), called];
         let mut out = String::new();
-        executed(&mut out, &Executed { looks: 7, most }, Phase::Whole);
+        executed(&mut out, &Executed { looks: 7, most, ..Executed::default() }, Phase::Whole);
         let told: Vec<_> =
             out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         let place = |wanted: &str| told.iter().position(|line| line == wanted);
         assert!(place("75.0 % 20 work a") < place("25.0 % 10 ? a"), "{out}");
         assert!(place("75.0 % 20 work a").is_some(), "{out}");
         let mut none = String::new();
-        executed(&mut none, &Executed { looks: 0, most: Vec::new() }, Phase::Whole);
+        executed(&mut none, &Executed::default(), Phase::Whole);
         assert!(none.is_empty());
     }
 }

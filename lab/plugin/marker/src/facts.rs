@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::btf::Btf;
 
 /// How many words [`Facts::words`] has.
-pub const WORDS: usize = 13;
+pub const WORDS: usize = 14;
 /// The first word: any change of this file changes it, and so of what the others mean. Command and
 /// instrument compare it before a guest boots.
 pub const INTERFACE: u64 = fingerprint(include_bytes!("facts.rs"));
@@ -22,6 +22,8 @@ pub struct Facts {
     pub wake_up_new_task: u64,
     /// The address of `release_task`, whose argument is a task that has ended.
     pub release_task: u64,
+    /// The address of `try_to_wake_up`, whose arguments are a task and in which states it is woken; 0: the kernel does not say.
+    pub wake_up: u64,
     /// Where the kernel sees all memory, one after the other.
     pub direct_map: u64,
     /// The running task's pointer, from a CPU's own area.
@@ -54,8 +56,15 @@ const fn fingerprint(text: &[u8]) -> u64 {
 const SYMBOLS: &str = "proc/kallsyms";
 
 /// What is looked for among the kernel's symbols.
-const NAMES: [&str; 6] =
-    ["__switch_to", "wake_up_new_task", "release_task", "current_task", "cpu_number", "pcpu_hot"];
+const NAMES: [&str; 7] = [
+    "__switch_to",
+    "wake_up_new_task",
+    "release_task",
+    "current_task",
+    "cpu_number",
+    "pcpu_hot",
+    "try_to_wake_up",
+];
 
 /// The address of each of [`NAMES`], of those that the kernel has.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -84,10 +93,10 @@ impl Symbols {
         }
     }
 
-    /// Kernels 6.2 to 6.14 have the last, all others the two before.
+    /// Kernels 6.2 to 6.14 have `pcpu_hot`, all others the two before.
     fn is_complete(&self) -> bool {
         let has = |index: usize| self.0[index].is_some();
-        (0..3).all(has) && (has(5) || (has(3) && has(4)))
+        (0..3).all(has) && has(6) && (has(5) || (has(3) && has(4)))
     }
 }
 
@@ -145,6 +154,7 @@ impl Facts {
             switch_to: visible(found[0], "task switch")?,
             wake_up_new_task: visible(found[1], "task creation")?,
             release_task: visible(found[2], "end of tasks")?,
+            wake_up: found[6].unwrap_or_default(),
             direct_map: if levels_five { 0xff11_0000_0000_0000 } else { 0xffff_8880_0000_0000 },
             current_task: own(found[3], "current_task", "running task")?,
             cpu_number: own(found[4], "cpu_number", "CPU number")?,
@@ -165,6 +175,7 @@ impl Facts {
             self.switch_to,
             self.wake_up_new_task,
             self.release_task,
+            self.wake_up,
             self.direct_map,
             self.current_task,
             self.cpu_number,
@@ -185,6 +196,7 @@ impl Facts {
             switch_to,
             wake_up_new_task,
             release_task,
+            wake_up,
             direct_map,
             current_task,
             cpu_number,
@@ -201,6 +213,7 @@ impl Facts {
             switch_to,
             wake_up_new_task,
             release_task,
+            wake_up,
             direct_map,
             current_task,
             cpu_number,
@@ -235,9 +248,10 @@ mod tests {
     fn symbols_are_read_until_all_are_there() {
         let text = "0000000000019160 A cpu_number\n000000000001fb80 A current_task\n\n\
             ffffffff8102f240 T __switch_to\nffffffff81098c70 T release_task\n\
-            ffffffff810d4a90 T wake_up_new_task\nffffffff00000001 t release_task\t[module]\n";
+            ffffffff810d4a90 T wake_up_new_task\nffffffff810d4000 t try_to_wake_up\nffffffff00000001 t release_task\t[module]\n";
         let addresses = [0xffff_ffff_8102_f240, 0xffff_ffff_810d_4a90, 0xffff_ffff_8109_8c70];
-        let all = [addresses.map(Some), [Some(0x1_fb80), Some(0x1_9160), None]].concat();
+        let own = [Some(0x1_fb80), Some(0x1_9160), None, Some(0xffff_ffff_810d_4000)];
+        let all = [&addresses.map(Some)[..], &own].concat();
         let mut table = text.as_bytes();
         assert_eq!(Symbols::read(&mut table).unwrap().0, *all);
         assert!(table.starts_with(b"ffffffff00000001"), "nothing is read for nothing");

@@ -302,6 +302,13 @@ pub extern "C" fn on_created(said: c_uint, _word: *mut c_void) {
     });
 }
 
+pub extern "C" fn on_wakes(said: c_uint, _word: *mut c_void) {
+    with_cpu(said, |machine, cpu| {
+        let [task, states] = [0, 1].map(|nr| cpu.registers.read(Register::ARGUMENTS[nr]));
+        machine.wakes(machine.index(said as usize), task, states as u32);
+    });
+}
+
 pub extern "C" fn on_ended(said: c_uint, _word: *mut c_void) {
     with_cpu(said, |machine, cpu| {
         let task = cpu.registers.read(Register::ARGUMENTS[0]);

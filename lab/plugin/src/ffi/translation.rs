@@ -114,6 +114,8 @@ fn instrument(machine: &Machine, instruction: *mut Instruction, meaning: Meaning
             on_execution(instruction, callbacks::on_created, 0);
         } else if vaddr == facts.release_task {
             on_execution(instruction, callbacks::on_ended, 0);
+        } else if vaddr == facts.wake_up && machine.keeps_in_step() {
+            on_execution(instruction, callbacks::on_wakes, 0);
         }
     }
     let mode = if vaddr >> 63 != 0 { KERNEL } else { 0 };

@@ -1,7 +1,5 @@
 //! Code that looks found executing and stalling, in seconds and by CPU.
 
-use std::collections::BTreeMap;
-
 use quartier_count::{ExecutedOn, ExecutedPlace, Phase, Report};
 
 use super::busiest::{Ran, idle_beside};
@@ -20,6 +18,7 @@ pub struct Executed {
     /// All that was found.
     pub instructions_s: f64,
     pub stalls_s: f64,
+    counts_alone: bool,
 }
 
 impl Executed {
@@ -34,6 +33,7 @@ impl Executed {
             each_stall_s,
             instructions_s: each_s * found as f64,
             stalls_s: each_stall_s * stalled as f64,
+            counts_alone: counts_alone(report),
         }
     }
 
@@ -48,7 +48,13 @@ impl Executed {
     }
 
     fn alone_s(&self, place: &ExecutedPlace) -> f64 {
-        place.cpus.iter().map(|on| alone_part(on) * self.on(on)).sum()
+        place.cpus.iter().map(|on| self.alone_part(on) * self.on(on)).sum()
+    }
+
+    /// Of what a CPU executed, what it did alone.
+    fn alone_part(&self, on: &ExecutedOn) -> f64 {
+        let all = on.instructions + on.modelled_stall_cycles;
+        if self.counts_alone && all > 0 { on.alone as f64 / all as f64 } else { 0.0 }
     }
 
     fn on(&self, on: &ExecutedOn) -> f64 {
@@ -63,7 +69,7 @@ impl Executed {
             callers.map(|code| (Some(code.function.as_str()), Some(code.module.as_str())));
         let path = program.into_iter().chain(callers);
         let path = path.chain([(place.function.as_deref(), place.module.as_deref())]).collect();
-        let on = |on: &ExecutedOn| (on.cpu, (1.0 - alone_part(on)) * self.on(on));
+        let on = |on: &ExecutedOn| (on.cpu, (1.0 - self.alone_part(on)) * self.on(on));
         Ran { path, cpus: place.cpus.iter().map(on).collect() }
     }
 
@@ -84,10 +90,9 @@ impl Executed {
     }
 }
 
-/// Of what a CPU executed, what it did alone.
-fn alone_part(on: &ExecutedOn) -> f64 {
-    let all = on.instructions + on.modelled_stall_cycles;
-    if all > 0 { on.alone as f64 / all as f64 } else { 0.0 }
+/// Whether what a CPU does alone is one after the other: of a server others may run its clients meanwhile.
+fn counts_alone(report: &Report) -> bool {
+    report.phase != Phase::Load
 }
 
 /// How long a run takes at least.
@@ -100,26 +105,20 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// What CPUs do alone is done one after the other; beside each other they take as long as the one that has most. Of a server
-    /// others may run its clients meanwhile, and when guests' CPUs take turns nobody sees who is alone.
+    /// What CPUs do alone is done one after the other; beside each other they take as long as the one that has most. When
+    /// guests' CPUs take turns nobody sees who is alone.
     pub fn of(report: &Report) -> Self {
-        let mut alone = BTreeMap::<u16, (u64, u64)>::new();
-        let counts_alone = report.phase != Phase::Load;
-        for on in places(report).flat_map(|place| &place.cpus).filter(|_| counts_alone) {
-            let (all, alone) = alone.entry(on.cpu).or_default();
-            *all += on.instructions + on.modelled_stall_cycles;
-            *alone += on.alone;
-        }
+        let executed = report.executed.as_ref().filter(|_| counts_alone(report));
+        let alone_cycles = |cpu| executed.and_then(|executed| executed.alone_cycles.get(&cpu));
         let mut clock = Self { wall_s: 0.0, alone_s: 0.0, busiest: 0 };
         let mut most_s = 0.0;
         for cpu in &report.modelled.cpus {
             let number = cpu.cpu as u16;
-            let ran_s = seconds(cpu.modelled_cycles as f64, &report.geometry);
-            let (all, alone) = alone.get(&number).copied().unwrap_or_default();
-            let alone_s = ran_s * alone as f64 / all.max(1) as f64;
-            clock.alone_s += alone_s;
-            if ran_s - alone_s > most_s {
-                (most_s, clock.busiest) = (ran_s - alone_s, number);
+            let alone = alone_cycles(number).copied().unwrap_or_default().min(cpu.modelled_cycles);
+            let beside_s = seconds((cpu.modelled_cycles - alone) as f64, &report.geometry);
+            clock.alone_s += seconds(alone as f64, &report.geometry);
+            if beside_s > most_s {
+                (most_s, clock.busiest) = (beside_s, number);
             }
         }
         clock.wall_s = clock.alone_s + most_s;

@@ -1,7 +1,7 @@
 # Exim: a mail server that has a process for each connection and for each message that it delivers. Twenty bytes to a user of its own,
 # ten such messages on each connection, as in the study, whose limits were the kernel's: mounts, directories, processes.
 size SENDERS 4 1
-size CONNECTIONS 10 1
+size CONNECTIONS 10 3
 size MESSAGES 10 4
 # It is looked so often whether all are delivered.
 PAUSE_S=0.05
