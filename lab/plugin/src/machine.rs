@@ -528,7 +528,7 @@ impl Machine {
     /// `task` has ended.
     pub fn ended(&self, task: u64) {
         if let Some(steps) = &self.steps {
-            steps.forget(task);
+            steps.ended(task);
         }
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&task);
         let (process, thread) = self.tasks.numbers(task, &self.ram);

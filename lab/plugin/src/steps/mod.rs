@@ -2,9 +2,14 @@
 //! thousand times that others want too, where on a machine it would have lost it after the first. So whoever comes to a line
 //! that has gone from CPU to CPU of late waits for those that are behind, by modelled time; all else runs as it can.
 
-use std::collections::HashMap;
+mod lines;
+mod woken;
+
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use lines::Lines;
+pub use lines::Mask;
+use woken::Woken;
 
 /// So far ahead of the last, modelled cycles, a CPU may be when it comes to a shared line: some accesses of its own cache.
 const AHEAD_MAX: u64 = 40;
@@ -16,16 +21,6 @@ const AHEAD_OF_ALL_MAX: u64 = 1 << 15;
 /// Whoever is behind and does not get on in so many turns of others (it waits for something that is not modelled) is taken
 /// for one that has caught up.
 const TURNS_MAX: u32 = 400;
-
-/// A line that was not taken for so long, modelled cycles as a power of two, up to twice that, is nobody's to wait for: turns are no longer.
-/// In time, most of a program's lines have gone to another CPU once: with a process, or as memory that is used again.
-const SHARED_SHIFT: u32 = 17;
-
-/// Lines are told apart by so many bits of a hash; two that are not are both waited for.
-const LINE_BITS: u32 = 16;
-
-/// Bytes of a line, as a power of two: no machine that is modelled has longer ones.
-const LINE_SHIFT: u32 = 6;
 
 /// What a CPU runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,50 +38,12 @@ pub enum What {
 #[derive(Debug)]
 pub struct Steps {
     clocks: Box<[Clock]>,
-    /// Of each line a [`Sharing`]; 0: nobody took it yet.
-    lines: Box<[AtomicU64]>,
+    lines: Lines,
     /// How many CPUs run what is measured, or would.
     nr_busy: AtomicUsize,
-    /// Tasks that were woken and do not run yet, and where that was.
-    woken: Mutex<HashMap<u64, u64>>,
-    nr_woken: AtomicUsize,
+    woken: Woken,
     /// Of [`Clock::alone`].
     phase: AtomicUsize,
-}
-
-/// Who took a line from others of late, and when that was last, in periods of that length.
-#[derive(Clone, Copy, Debug)]
-struct Sharing {
-    period: u32,
-    cpus: Mask,
-}
-
-impl Sharing {
-    #[inline]
-    fn of(word: u64) -> Self {
-        Self { period: (word >> 32) as u32, cpus: Mask(word as u32) }
-    }
-
-    fn word(self) -> u64 {
-        u64::from(self.period) << 32 | u64::from(self.cpus.0)
-    }
-}
-
-/// Some CPUs; of more than it has bits for, several that are taken for each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mask(u32);
-
-impl Mask {
-    pub const ALL: Self = Self(u32::MAX);
-
-    fn with(self, cpu: usize) -> Self {
-        Self(self.0 | 1 << (cpu % 32))
-    }
-
-    #[inline]
-    fn has(self, cpu: usize) -> bool {
-        self.0 >> (cpu % 32) & 1 != 0
-    }
 }
 
 /// A CPU's modelled time, on a cache line of its own.
@@ -127,10 +84,9 @@ impl Steps {
     pub fn new(nr_cpus: usize) -> Self {
         Self {
             clocks: (0..nr_cpus).map(|_| Clock::default()).collect(),
-            lines: (0..1 << LINE_BITS).map(|_| AtomicU64::new(0)).collect(),
+            lines: Lines::new(),
             nr_busy: AtomicUsize::new(0),
-            woken: Mutex::default(),
-            nr_woken: AtomicUsize::new(0),
+            woken: Woken::default(),
             phase: AtomicUsize::new(0),
         }
     }
@@ -164,12 +120,12 @@ impl Steps {
     pub fn runs(&self, cpu: usize, (what, task): (What, u64), left: Option<u64>, cycles: u64) {
         let Some(clock) = self.clocks.get(cpu) else { return };
         if let Some(left) = left {
-            self.forget(left);
+            self.woken.forget(left);
         }
         clock.task.store(task, Ordering::Relaxed);
         let is_held_up = match what {
             What::Measured => {
-                let woken = self.forget(task);
+                let woken = self.woken.forget(task);
                 if !clock.is_measured.load(Ordering::Relaxed) {
                     let was_at = clock.at();
                     let slept = !clock.is_held_up.load(Ordering::Relaxed);
@@ -195,52 +151,35 @@ impl Steps {
         };
     }
 
-    /// A CPU wakes a task that is measured, which sleeps: until it has a CPU that runs on this machine some time may pass, and on another
-    /// one none.
+    /// A CPU wakes a task that is measured, which sleeps.
     pub fn wakes(&self, cpu: usize, task: u64) {
         let by_measured = self.clocks.get(cpu).filter(|by| by.is_measured.load(Ordering::Relaxed));
         let at = by_measured.map(Clock::at).or_else(|| Some(self.last(usize::MAX, Mask::ALL)?.1));
         let runs = self.clocks.iter().any(|clock| clock.task.load(Ordering::Relaxed) == task);
-        let Some(at) = at.filter(|_| !runs) else { return };
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        woken.entry(task).or_insert(at);
-        self.nr_woken.store(woken.len(), Ordering::Relaxed);
+        if let Some(at) = at.filter(|_| !runs) {
+            self.woken.note(task, at);
+        }
     }
 
-    /// A task that was woken runs, or does not come any more: where it was woken.
-    pub fn forget(&self, task: u64) -> Option<u64> {
-        if self.nr_woken.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = woken.remove(&task);
-        self.nr_woken.store(woken.len(), Ordering::Relaxed);
-        at
+    /// A task does not come any more.
+    pub fn ended(&self, task: u64) {
+        self.woken.forget(task);
     }
 
     /// A CPU has taken this line from another.
     pub fn share(&self, cpu: usize, address: u64) {
-        let line = &self.lines[place_of(address)];
-        let now = self.period(cpu);
-        let Sharing { period, cpus } = Sharing::of(line.load(Ordering::Relaxed));
-        let so_far = if period.saturating_add(1) >= now { cpus } else { Mask::default() };
-        let sharing = Sharing { period: now.max(period), cpus: so_far.with(cpu) };
-        line.store(sharing.word(), Ordering::Relaxed);
+        self.lines.share(address, cpu, self.at(cpu));
     }
 
     /// Who takes it from each other, by one's own time.
     #[inline]
     pub fn sharing(&self, cpu: usize, address: u64) -> Option<Mask> {
-        let word = self.lines[place_of(address)].load(Ordering::Relaxed);
-        let Sharing { period, cpus } = Sharing::of(word);
-        (word != 0 && period.saturating_add(1) >= self.period(cpu)).then_some(cpus)
+        self.lines.sharing(address, self.at(cpu))
     }
 
-    /// Which one a CPU is in, from one on.
     #[inline]
-    fn period(&self, cpu: usize) -> u32 {
-        let at = self.clocks.get(cpu).map_or(0, Clock::at);
-        (at >> SHARED_SHIFT).saturating_add(1).try_into().unwrap_or(u32::MAX)
+    fn at(&self, cpu: usize) -> u64 {
+        self.clocks.get(cpu).map_or(0, Clock::at)
     }
 
     /// A CPU comes to a line that these take from each other: it waits until none of them is behind; `turn` lets others run.
@@ -285,8 +224,7 @@ impl Steps {
     #[inline]
     pub fn is_alone(&self, cpu: usize) -> bool {
         let own = self.clocks.get(cpu).is_some_and(Clock::is_busy);
-        self.nr_busy.load(Ordering::Relaxed) == usize::from(own)
-            && self.nr_woken.load(Ordering::Relaxed) == 0
+        self.nr_busy.load(Ordering::Relaxed) == usize::from(own) && self.woken.is_empty()
     }
 
     /// Of these others that run what is measured the one that is last, and where it is.
@@ -296,11 +234,6 @@ impl Steps {
         });
         others.map(|(other, clock)| (other, clock.at())).min_by_key(|(_, at)| *at)
     }
-}
-
-fn place_of(address: u64) -> usize {
-    let line = address >> LINE_SHIFT;
-    (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - LINE_BITS)) as usize
 }
 
 #[cfg(test)]
@@ -425,7 +358,7 @@ mod tests {
         steps.spent(0, 20_000);
         runs(&steps, 1, What::Measured, 700);
         assert_eq!(steps.clocks[1].at(), 10_000);
-        assert!(!steps.is_alone(0) && steps.woken.lock().unwrap().is_empty());
+        assert!(!steps.is_alone(0) && steps.woken.is_empty());
         // Before its CPU was done with something else it cannot have begun.
         steps.spent(1, 30_700);
         runs(&steps, 1, What::Nothing, 30_700);
@@ -435,8 +368,12 @@ mod tests {
         // Who is woken and does not come has ended.
         runs(&steps, 1, What::Nothing, 30_900);
         steps.wakes(1, 2);
-        assert_eq!(steps.forget(2), Some(20_000), "by whoever runs, where the last is");
-        assert!(steps.is_alone(0) && steps.forget(2).is_none());
+        assert!(!steps.is_alone(0));
+        steps.ended(2);
+        assert!(steps.is_alone(0));
+        // By whoever does not run what is measured: where the last is.
+        steps.wakes(1, 2);
+        assert_eq!(steps.woken.forget(2), Some(20_000));
     }
 
     #[test]
@@ -462,38 +399,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_shared_as_a_whole_by_those_who_took_it() {
-        let steps = steps(&[0; 40]);
-        let sharing = |address| steps.sharing(0, address);
-        assert_eq!(sharing(0x1000), None);
-        steps.share(3, 0x1008);
-        assert_eq!((sharing(0x1000), sharing(0x1040)), (Some(Mask(8)), None));
-        steps.share(33, 0x103f);
-        assert_eq!(sharing(0x1000), Some(Mask(8 | 2)));
-    }
-
-    #[test]
-    fn a_line_that_nobody_takes_any_more_is_not_shared() {
-        const PERIOD: u64 = 1 << SHARED_SHIFT;
-        let steps = steps(&[7 * PERIOD + 5, 8 * PERIOD + 5, 9 * PERIOD + 5]);
-        let sharing = || [0, 1, 2].map(|cpu| steps.sharing(cpu, 0x1000).map(|cpus| cpus.0));
-        steps.share(0, 0x1000);
-        assert_eq!(sharing(), [Some(1), Some(1), None]);
-        // Whoever took it just before is not forgotten, and time goes on for all.
-        steps.share(1, 0x1000);
-        steps.share(0, 0x1000);
-        assert_eq!(sharing(), [Some(3); 3]);
-        steps.spent(2, 11 * PERIOD);
-        steps.share(2, 0x1000);
-        assert_eq!(sharing(), [Some(4); 3]);
-    }
-
-    #[test]
     fn nobody_waits_for_those_who_do_not_share() {
         let steps = steps(&[1000, 5, 500]);
-        steps.wait(0, Mask(1), || panic!("nobody else takes it"));
+        steps.wait(0, Mask::default().with(0), || panic!("nobody else takes it"));
         let turns = Cell::new(0);
-        steps.wait(0, Mask(5), || {
+        steps.wait(0, Mask::default().with(0).with(2), || {
             turns.set(turns.get() + 1);
             steps.spent(2, 980);
         });
