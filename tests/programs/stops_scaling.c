@@ -8,13 +8,12 @@
 // lock of the C library's own), arena (the allocator's, which all threads share), mapping (one address space that all
 // change), or nothing. UNITS are shared out among the threads; prints `units: UNITS`. With `stay` each thread has a CPU of its
 // own: of a short run on several nodes the kernel may leave all of them on one, which is a reason of its own.
-#define _GNU_SOURCE
+#include "stay.h"
+
 #include <malloc.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -41,7 +40,6 @@ static const char *reason;
 static int nr_threads;
 static long nr_units;
 static int stays;
-static cpu_set_t allowed;
 
 // Nothing but arithmetic: as fast on every CPU at once as on one.
 static NOINLINE long compute(long rounds) {
@@ -117,14 +115,6 @@ static NOINLINE long do_units(long me, long units) {
     return sum;
 }
 
-static void stay_on(long nr) {
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed) && nr-- == 0) CPU_SET(cpu, &own);
-    if (sched_setaffinity(0, sizeof own, &own)) exit(1);
-}
-
 static void *work(void *argument) {
     long me = (long)argument, sum = 0;
     if (stays) stay_on(me);
@@ -150,7 +140,7 @@ static void *work(void *argument) {
 int main(int argc, char **argv) {
     stays = argc == 5 && !strcmp(argv[4], "stay");
     if (argc != 4 + stays) return fprintf(stderr, "usage: stops_scaling REASON THREADS UNITS [stay]\n"), 2;
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return 1;
+    if (look_what_is_allowed()) return 1;
     reason = argv[1];
     nr_threads = atoi(argv[2]);
     nr_units = atol(argv[3]);

@@ -6,11 +6,10 @@
 // are elsewhere it is far, and where they are on that node they ask its memory for more than it gives), or cached (each reads
 // few pages, which stay in its CPU's caches). A unit is a page that is read; prints `units: UNITS`. Sizes are those of the
 // small machine in waits_for_memory.toml.
-#define _GNU_SOURCE
+#include "stay.h"
+
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
@@ -19,19 +18,9 @@ enum { THREADS_MAX = 64, PAGE_BYTES = 4096, LINE_BYTES = 64, PAGES = 1024, PAGES
 
 static volatile char table[PAGES][PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));
 static pthread_barrier_t barrier;
-static cpu_set_t allowed;
 static const char *reason;
 static int nr_threads;
 static long nr_units;
-
-// Each on a CPU of its own: the kernel may wake two on one.
-static void stay_on(long nr) {
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed) && nr-- == 0) CPU_SET(cpu, &own);
-    if (sched_setaffinity(0, sizeof own, &own)) exit(1);
-}
 
 static NOINLINE void fill_pages(void) {
     for (long page = 0; page < PAGES; page++)
@@ -59,7 +48,7 @@ int main(int argc, char **argv) {
     nr_threads = atoi(argv[2]);
     nr_units = atol(argv[3]);
     if (nr_threads < 1 || nr_threads > THREADS_MAX) return 2;
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return 1;
+    if (look_what_is_allowed()) return 1;
     stay_on(0);
     fill_pages(); // Before there are others: what the kernel does for it is not theirs.
     pthread_t threads[THREADS_MAX];
