@@ -23,6 +23,9 @@ struct Made {
     call_far_s: f64,
     /// And `beside` does.
     call_beside_s: f64,
+    /// The kernel moves pages where `count` faults on them, so that there is less to do for others, and looks who uses which.
+    balancing_s: f64,
+    beside_balancing_s: f64,
     /// CPUs idle beside parts of `cc1` that all of them run, of its threads' `work`, of one of its `link`s that one runs, and
     /// of `ld` that one runs.
     beside_main_s: f64,
@@ -44,6 +47,9 @@ const LD: u32 = 6;
 const MAIN: u32 = 7;
 const WORK: u32 = 8;
 const LINK: u32 = 9;
+const FAULT: u32 = 10;
+const MISPLACED: u32 = 11;
+const WORK_OF_BALANCING: u32 = 12;
 
 fn study(few: Made, many: Made) -> Study {
     let frame = |function: &str, module: &str| Frame {
@@ -65,6 +71,9 @@ fn study(few: Made, many: Made) -> Study {
             frame("main", "a"),
             frame("work", "a"),
             frame("link", "a"),
+            frame("exc_page_fault", KERNEL_MODULE),
+            frame("migrate_misplaced_folio", KERNEL_MODULE),
+            frame("task_numa_work", KERNEL_MODULE),
         ],
         objects: vec!["total".to_owned(), "slots".to_owned(), "mount_lock".to_owned()],
         ..Study::default()
@@ -109,6 +118,8 @@ fn run(nr_cpus: u32, made: &Made, part: f64) -> Run {
         call(None, made.call_s),
         call(Some(Memory::Far), made.call_far_s),
         cost(vec![BESIDE, CALLED, CALLEE], None, None, None, made.call_beside_s, 0.0),
+        cost(vec![COUNT, FAULT, MISPLACED, CALLEE], None, None, None, made.balancing_s, 0.0),
+        beside(vec![CC1, COUNT, WORK_OF_BALANCING, CALLEE], false, made.beside_balancing_s),
         waits(Memory::Near, made.near_s),
         waits(Memory::Far, made.far_s),
         cost(vec![COUNT], Some(0), Some(Sharing::Word), None, made.word_s, 0.0),
@@ -152,6 +163,8 @@ const FEW: Made = Made {
     call_s: 0.1,
     call_far_s: 0.05,
     call_beside_s: 0.05,
+    balancing_s: 0.0,
+    beside_balancing_s: 0.0,
     beside_main_s: 0.0,
     beside_work_s: 0.0,
     beside_link_s: 0.0,
@@ -191,6 +204,17 @@ fn what_the_kernel_executes_and_waits_for_is_told_with_what_it_was_entered_for()
     let found = only(many);
     assert_eq!((found.0, found.2), (Some(Class::KernelPath), None));
     assert!(found.1.contains("munmap()") && found.1.contains("count"), "{}", found.1);
+}
+
+/// At faults, and beside idle CPUs: it is one reason with one cure.
+#[test]
+fn what_the_kernel_does_to_balance_memory_is_told_as_that() {
+    let many = Made { balancing_s: 0.6, beside_balancing_s: 0.7, ..FEW };
+    named(many, Class::NumaBalancing, "NUMA balancing", None);
+    let verdict = Verdict::of(&study(FEW, many));
+    let sentence = verdict.culprits[0].sentence();
+    assert!(sentence.contains("moves them"), "{sentence}");
+    assert!(Class::NumaBalancing.cure().contains("kernel.numa_balancing=0"));
 }
 
 /// Each of those who enter it costs too little more to be named, and together they do not.

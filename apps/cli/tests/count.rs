@@ -57,7 +57,8 @@ fn check(kernel: &str, has_next_touch: bool) {
     };
     let all: u64 = asked.iter().map(from_elsewhere).sum();
     let most = from_elsewhere(&asked[2]);
-    assert!(most * 10 > all * 8, "{kernel}: node 2 is asked for nearly all: {asked:?}");
+    // What the thread that filled it has written last is in its caches, wherever it ran then: up to half of what others read.
+    assert!(most * 10 > all * 6, "{kernel}: node 2 is asked for most: {asked:?}");
     assert!(text.contains("Modelled time (not measured)"), "{text}");
     if has_next_touch {
         let (ours, _) = counted(folder.path(), &args, &under("next-touch"));

@@ -18,6 +18,8 @@ pub enum Class {
     Imbalance,
     /// The kernel works longer for each unit.
     KernelPath,
+    /// The kernel's NUMA balancing unmaps pages and moves them.
+    NumaBalancing,
     /// Memory is on other nodes.
     RemoteMemory,
     /// Memory or a link is as busy as it can be.
@@ -41,6 +43,7 @@ impl Class {
             Self::SerialPart => "serial part",
             Self::Imbalance => "imbalance",
             Self::KernelPath => "kernel path",
+            Self::NumaBalancing => "NUMA balancing",
             Self::RemoteMemory => "remote memory",
             Self::MemoryBandwidth => "memory bandwidth",
             Self::ClientLimited => "client-limited",
@@ -70,6 +73,10 @@ impl Class {
             Self::KernelPath => {
                 "call it less often, or on something that is not shared: SO_REUSEPORT for accept, a file or an \
                  arena for each thread, huge pages for faults"
+            }
+            Self::NumaBalancing => {
+                "`sysctl kernel.numa_balancing=0`, and memory where it is to stay: `quartier run`, or numactl \
+                 --interleave for what all nodes use"
             }
             Self::RemoteMemory => {
                 "`quartier run`: pages go to the nodes of the threads that use them (next touch); or a copy for each node"

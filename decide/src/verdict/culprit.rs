@@ -95,6 +95,10 @@ impl Culprit {
                 "the parts that threads get in `{function}`{at} are uneven: CPUs wait for the last"
             ),
             Some(Class::KernelPath) => format!("the kernel takes longer for {function}{at}"),
+            Some(Class::NumaBalancing) => {
+                "the kernel's NUMA balancing unmaps pages to see who uses them, and moves them"
+                    .to_owned()
+            }
             Some(Class::RemoteMemory) if is_spent(function) => {
                 "CPUs wait longer for memory, and most of it is on other nodes".to_owned()
             }

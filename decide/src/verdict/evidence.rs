@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cause::Class;
-use super::names::{Waits, is_interrupt, is_kernel_lock, is_own};
+use super::names::{NUMA_BALANCING, Waits, is_interrupt, is_kernel_lock, is_own};
 use super::study::{Cost, Counted, Memory, Point, Sharing, Spent, Study};
 use super::suspects::{Suspect, Suspects, site};
 
@@ -79,6 +79,7 @@ impl<'a> Evidence<'a> {
             Suspect::Lock(_) | Suspect::LockIn(_) => Some(Class::Lock),
             // They come whatever the program does: none of its calls is to be blamed.
             Suspect::Kernel(entry, _) if is_interrupt(entry) => None,
+            Suspect::Kernel(entry, _) if entry == NUMA_BALANCING => Some(Class::NumaBalancing),
             Suspect::Kernel(..) => Some(Class::KernelPath),
             Suspect::Serial(_) => Some(Class::SerialPart),
             Suspect::Uneven(_) => Some(Class::Imbalance),

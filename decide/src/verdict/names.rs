@@ -177,6 +177,24 @@ const INTERRUPTS: [(&str, &str); 5] = [
     ("common_interrupt", "other interrupts"),
 ];
 
+/// What the kernel does of its own accord where a thread happens to be: at a fault, or on the way back from an interrupt or a call.
+pub const NUMA_BALANCING: &str = "NUMA balancing";
+
+/// Whether a function marks pages to see who uses them, or handles the faults of that, or moves pages and threads for it (Linux 6.1 to 7.3).
+pub fn is_numa_balancing(frame: &Frame) -> bool {
+    const STARTS: [&str; 8] = [
+        "task_numa_",
+        "change_prot_numa",
+        "do_numa_page",
+        "do_huge_pmd_numa_page",
+        "migrate_misplaced_",
+        "numa_migrate_",
+        "mpol_misplaced",
+        "should_numa_migrate",
+    ];
+    frame.is_kernel() && STARTS.iter().any(|start| frame.function.starts_with(start))
+}
+
 /// Whether that is what brought a program into the kernel.
 pub fn is_interrupt(entry: &str) -> bool {
     INTERRUPTS.iter().any(|(_, interrupts)| *interrupts == entry)

@@ -6,7 +6,8 @@ use quartier_model::Frame;
 use serde::{Deserialize, Serialize};
 
 use super::names::{
-    Waits, is_interrupt, is_kernel_lock, is_lock, is_own, is_plumbing, kernel_entry,
+    NUMA_BALANCING, Waits, is_interrupt, is_kernel_lock, is_lock, is_numa_balancing, is_own,
+    is_plumbing, kernel_entry,
 };
 use super::study::{Cost, Point, Sharing, Spent, Study};
 
@@ -100,6 +101,11 @@ impl Suspects {
     pub fn parts(&self, study: &Study, cost: &Cost) -> Vec<(Suspect, f64)> {
         if let Some(spent) = cost.spent {
             return vec![(Suspect::Spent(spent), cost.ran_s + cost.idle_s)];
+        }
+        // It comes whatever the program does, and who has nothing to do meanwhile waits for it.
+        if cost.waits.is_none() && study.stack(cost).any(is_numa_balancing) {
+            let balancing = NUMA_BALANCING.to_owned();
+            return vec![(Suspect::Kernel(balancing.clone(), balancing), cost.ran_s + cost.idle_s)];
         }
         if cost.memory.is_some() {
             return vec![(self.stalled(study, cost), cost.ran_s)];

@@ -9,11 +9,12 @@ const STACK_BYTES_MAX: u64 = 8 << 20;
 
 /// Of a stack the innermost callers are told, and if they are the kernel's its outermost ones, and then who called it.
 const INNERMOST: usize = 4;
-const OUTERMOST: usize = 4;
+const OUTERMOST: usize = 8;
 const USERS: usize = 2;
 
 /// From the innermost on, by what is behind the call; 0: nobody.
-pub type Callers = [u64; INNERMOST + OUTERMOST + USERS];
+pub type Callers = [u64; CALLERS_MAX];
+pub const CALLERS_MAX: usize = INNERMOST + OUTERMOST + USERS;
 
 /// A thread's.
 #[derive(Clone, Debug, Default)]
@@ -154,12 +155,12 @@ mod tests {
         calls.calls(STACK - 16, 2);
         calls.at_user(0x40_1000);
         assert_eq!(told(&calls, true), [0x40_1001, 2], "by a fault, at once");
-        for depth in 0..12 {
+        for depth in 0..16 {
             calls.calls(KERNELS - 16 * depth, TEXT + depth);
         }
-        let kernels = [11, 10, 9, 8, 3, 2, 1, 0].map(|depth| TEXT + depth);
+        let kernels = [15, 14, 13, 12, 7, 6, 5, 4, 3, 2, 1, 0].map(|depth| TEXT + depth);
         assert_eq!(told(&calls, true), [&kernels[..], &[0x40_1001, 2]].concat());
-        (3..12).rev().for_each(|depth| calls.returns(KERNELS - 16 * depth));
+        (3..16).rev().for_each(|depth| calls.returns(KERNELS - 16 * depth));
         let kernels = [2, 1, 0].map(|depth| TEXT + depth);
         assert_eq!(told(&calls, true), [&kernels[..], &[0x40_1001, 2]].concat());
         // Back in user code.

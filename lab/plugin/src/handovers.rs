@@ -85,6 +85,7 @@ mod tests {
     use quartier_count::Allocation;
 
     use super::*;
+    use crate::calls::CALLERS_MAX;
 
     const ONE: Taking = Taking {
         process: 7,
@@ -94,12 +95,14 @@ mod tests {
         site: 0,
         instruction: 0x40_1000,
         access: Access::Atomic,
-        callers: [0; 10],
+        callers: [0; CALLERS_MAX],
     };
 
     #[test]
     fn what_differs_in_anything_is_another() {
         let mut takings = Takings::default();
+        let mut called = ONE.callers;
+        called[0] = 0x40_2000;
         let others = [
             ONE,
             Taking { process: 0, ..ONE },
@@ -108,7 +111,7 @@ mod tests {
             Taking { instruction: 1, ..ONE },
             Taking { access: Access::Load, ..ONE },
             Taking { thread: 9, ..ONE },
-            Taking { callers: [0x40_2000, 0, 0, 0, 0, 0, 0, 0, 0, 0], ..ONE },
+            Taking { callers: called, ..ONE },
         ];
         for other in others.into_iter().chain(others) {
             takings.note(other, 1_000);

@@ -88,6 +88,7 @@ fn due(so_far: &mut u64, more: u64, each: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::CALLERS_MAX;
 
     #[test]
     fn a_look_is_due_for_each_so_many_whatever_the_pieces_are() {
@@ -108,7 +109,7 @@ mod tests {
             process: 7,
             by_process: 7,
             instruction: 0x40_1000,
-            callers: [0; 10],
+            callers: [0; CALLERS_MAX],
         };
         let others = [
             ONE,
@@ -117,7 +118,7 @@ mod tests {
             Looking { process: 0, ..ONE },
             Looking { by_process: 8, ..ONE },
             Looking { instruction: 1, ..ONE },
-            Looking { callers: [3; 10], ..ONE },
+            Looking { callers: [3; CALLERS_MAX], ..ONE },
         ];
         let mut lookings = Lookings::new(100);
         (0..2).for_each(|_| others.into_iter().for_each(|other| lookings.note(other, 1)));

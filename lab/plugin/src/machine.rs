@@ -17,7 +17,7 @@ use crate::arguments::Arguments;
 use crate::calls::Calls;
 use crate::check;
 use crate::code::{Code, Places};
-use crate::ffi::{Cpus, Ram, Register, Registers, Scores};
+use crate::ffi::{Cpus, GuestClock, Ram, Register, Registers, Scores};
 use crate::handovers::{Taking, Takings};
 use crate::looks::{Looking, Lookings, Until};
 use crate::report;
@@ -92,6 +92,8 @@ pub struct Machine {
     are_told: AtomicBool,
     /// How far CPUs are, where they keep in step.
     steps: Option<Steps>,
+    /// The guest's, if that is to pass as they get on.
+    clock: Option<GuestClock>,
 }
 
 /// What a CPU has for itself.
@@ -200,6 +202,7 @@ impl Machine {
             allocations: Mutex::default(),
             are_told: AtomicBool::new(false),
             // In one thread, whoever waits holds up those that it waits for.
+            clock: GuestClock::find(),
             steps: (arguments.tells_handovers && !arguments.single).then(|| Steps::new(nr_cpus)),
             arguments,
         })
@@ -332,6 +335,7 @@ impl Machine {
             };
             let left = (left.task != task).then_some(left.task);
             steps.runs(index, (what, task), left, cpu.model.modelled_cycles());
+            self.pass_time(steps, index);
         }
     }
 
@@ -375,9 +379,36 @@ impl Machine {
     /// CPU `index` runs a block: others may be waiting for it to get on, and it for those that are far behind.
     #[inline]
     pub fn tell_step(&self, (index, cpu): (usize, &mut Cpu)) {
-        if let Some(steps) = self.steps.as_ref().filter(|_| cpu.runs.is_measured) {
-            steps.spent(index, cpu.model.modelled_cycles());
+        let Some(steps) = &self.steps else { return };
+        let cycles = cpu.model.modelled_cycles();
+        if !cpu.runs.is_measured {
+            if steps.spent_besides(index, cycles) {
+                self.pass_time(steps, index);
+            }
+            return;
+        }
+        steps.spent(index, cycles);
+        if steps.looks(index) {
+            self.pass_time(steps, index);
             steps.wait_for_all(index, std::thread::yield_now);
+        }
+    }
+
+    /// The guest's clock goes on as its work does; CPU `index` has got on, or runs something else.
+    fn pass_time(&self, steps: &Steps, index: usize) {
+        if let Some(clock) = &self.clock {
+            let is_working = steps.is_working() && self.phase() == Phase::Counting;
+            let cycles = steps.time(index);
+            let ns =
+                u128::from(cycles) * 1_000 / u128::from(self.system.geometry().cost.frequency_mhz);
+            clock.works(ns as u64, is_working);
+        }
+    }
+
+    /// The guest's clock goes on by itself from now on.
+    pub fn ends_work(&self) {
+        if let Some(clock) = &self.clock {
+            clock.works(0, false);
         }
     }
 

@@ -91,6 +91,7 @@ impl Stallings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::CALLERS_MAX;
 
     const ONE: Stalling = Stalling {
         process: 7,
@@ -99,7 +100,7 @@ mod tests {
         site: 0,
         instruction: 0x40_1000,
         is_remote: true,
-        callers: [0; 10],
+        callers: [0; CALLERS_MAX],
     };
 
     #[test]

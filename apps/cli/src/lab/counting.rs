@@ -251,7 +251,15 @@ impl Counting {
             ));
         }
         if let Some(slow) = &request.slow_time {
-            recording.notes.push(format!("Time passed {} times slower in the guest.", slow.times));
+            recording.notes.push(if request.time_follows_work() {
+                format!(
+                    "Time passed in the guest as its work did, by modelled time, and {} times slower than here \
+                     while it had none.",
+                    slow.times
+                )
+            } else {
+                format!("Time passed {} times slower in the guest.", slow.times)
+            });
         }
         Ok((recording, report))
     }

@@ -1,10 +1,10 @@
 //! The first process of the guest: it makes the guest look like the host, runs one command in it
 //! and tells the host how it went.
 
+mod begun;
 mod clocks;
 mod cpus;
 mod enter;
-mod execs;
 mod group;
 mod mounts;
 mod plan;
@@ -89,13 +89,13 @@ fn boot() -> Result<()> {
         // A guest may stop here, and others go on as it was, at another time: nothing is begun before, and nothing is half sent.
         let start = start.map_or_else(|| receive_start(&mut from_host), Ok)?;
         let heartbeat = if start.is_repeatable { HEARTBEAT_REPEATABLE } else { HEARTBEAT };
-        start_heartbeat(host.clone(), heartbeat / start.slower);
+        start_heartbeat(host.clone(), heartbeat / start.slower_at_work);
         random::begin_anew(&start.seed)?;
         if start.is_repeatable {
             mounts::stay(&start)?;
         } else {
             mounts::root(&start)?;
-            mounts::forget_unused_files(start.files_max, start.slower);
+            mounts::forget_unused_files(start.files_max, start.slower_at_work);
         }
         settle(&start)?;
         session::run(&start, &host, from_host)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, setpriority_process};
 
-use super::execs::Execs;
+use super::begun::{Beginnings, Begun};
 use super::{Host, group};
 use crate::error::{Context, Result};
 use crate::frame::{DATA_BYTES_MAX, Frame};
@@ -42,11 +42,11 @@ impl Watch {
         let end = eventfd(0, EventfdFlags::CLOEXEC).doing(making)?;
         let ended = end.try_clone().doing(making)?;
         // Where the kernel tells nothing, it is looked now and then.
-        let execs = Execs::listen().ok();
+        let beginnings = Beginnings::listen().ok();
         let watcher = thread::spawn(move || {
             // On Linux a priority is of one thread; without it more is missed, and no more than that.
             let _ = setpriority_process(None, NICE);
-            watch(&ended, execs.as_ref(), LOOK.min(LOOK_OF_HOST / slower))
+            watch(&ended, beginnings.as_ref(), LOOK.min(LOOK_OF_HOST / slower))
         });
         Ok(Self { end, watcher })
     }
@@ -65,12 +65,12 @@ impl Watch {
     }
 }
 
-fn watch(ended: &OwnedFd, execs: Option<&Execs>, look: Duration) -> Spaces {
+fn watch(ended: &OwnedFd, beginnings: Option<&Beginnings>, look: Duration) -> Spaces {
     let mut spaces = Spaces::new();
     let mut looked = Instant::now();
     let mut rest = look;
     loop {
-        let waited_for = [Some(ended.as_fd()), execs.map(AsFd::as_fd)];
+        let waited_for = [Some(ended.as_fd()), beginnings.map(AsFd::as_fd)];
         let mut waited_for: Vec<_> = waited_for
             .iter()
             .flatten()
@@ -82,13 +82,14 @@ fn watch(ended: &OwnedFd, execs: Option<&Execs>, look: Duration) -> Spaces {
         if !waited_for[0].revents().is_empty() {
             return spaces;
         }
-        let begun = execs.map(Execs::begun).unwrap_or_default();
+        let begun = beginnings.map(Beginnings::begun).unwrap_or_default();
         let is_time = looked.elapsed() >= rest;
         let began = Instant::now();
-        if is_time || !begun.is_empty() {
+        let programs = copied(&mut spaces, begun);
+        if is_time || !programs.is_empty() {
             let members = group::members().into_iter().map(number);
             members
-                .filter(|process| is_time || begun.contains(process))
+                .filter(|process| is_time || programs.contains(process))
                 .for_each(|process| look_at(&mut spaces, process));
         }
         if is_time {
@@ -96,6 +97,20 @@ fn watch(ended: &OwnedFd, execs: Option<&Execs>, look: Duration) -> Spaces {
             rest = look.max(RESTS_PER_LOOK * (looked - began));
         }
     }
+}
+
+/// A copy has what the other has, and may have ended before somebody looks. Gives who has begun a program.
+fn copied(spaces: &mut Spaces, begun: Vec<Begun>) -> Vec<u32> {
+    let program = |begun| match begun {
+        Begun::Program(process) => Some(process),
+        Begun::Copy { process, of } => {
+            if let Some(space) = spaces.get(&of).cloned() {
+                spaces.insert(process, space);
+            }
+            None
+        }
+    };
+    begun.into_iter().filter_map(program).collect()
 }
 
 fn number(process: Pid) -> u32 {

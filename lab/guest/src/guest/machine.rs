@@ -79,7 +79,8 @@ impl Origin {
         let args = machine_args(request, Some(nr_places(shares)));
         let machine: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         // How fast a clock goes is found out while a guest boots.
-        let machine = format!("{} slower={}", machine.join(" "), request.slower());
+        let (slower, follows) = (request.slower(), request.clock_follows());
+        let machine = format!("{} slower={slower} follows={follows}", machine.join(" "));
         let key = Key::new(&machine, &[image(request), &request.qemu.program], initramfs)?;
         let snapshots = Snapshots::at(folder);
         let found = snapshots.find(&key, request.topology.bytes_of_nodes().count());

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quartier_model::{Bytes, CpuList, DistanceMatrix};
+use rustix::process::{TimeStampCounterReadability, set_time_stamp_counter_readability};
 use serde::Serialize;
 
 use crate::cache::Cache;
@@ -102,6 +103,9 @@ pub struct SlowTime {
     pub library: PathBuf,
 }
 
+/// And so many times slower still at work: as much as this machine needs for a guest of 32 CPUs, about.
+const SLOWER_AT_WORK: u32 = 40;
+
 /// Slower than this a guest boots for minutes, as it measures its timers by its clock.
 pub const SLOW_TIME_MAX: u32 = 1_000;
 
@@ -121,6 +125,26 @@ impl Request {
     /// How many times slower the guest's clock is than this machine's.
     fn slower(&self) -> u32 {
         self.slow_time.as_ref().map_or(1, |slow| slow.times)
+    }
+
+    /// Whether every clock of the guest is slow, its processor's counter too: then time passes there as the counted work does while there is some.
+    fn clock_follows(&self) -> bool {
+        self.slow_time.is_some()
+            && set_time_stamp_counter_readability(TimeStampCounterReadability::Readable).is_ok()
+    }
+
+    /// How many times slower it may be while what is counted runs.
+    fn slower_at_work(&self) -> u32 {
+        let times = if self.time_follows_work() { SLOWER_AT_WORK } else { 1 };
+        self.slower().saturating_mul(times)
+    }
+
+    /// Whether time passes in the guest as its work does by modelled time, while it has some: where the instrument tells of that, and the
+    /// kernel of this machine lets a processor's counter be emulated (`PR_SET_TSC`).
+    #[must_use]
+    pub fn time_follows_work(&self) -> bool {
+        let has_steps = |of: &Instrument| of.tells_handovers && !of.repeatable;
+        self.instrument.as_ref().is_some_and(has_steps) && self.clock_follows()
     }
 
     /// A request with this process's directory and environment, and nothing writable.

@@ -108,6 +108,7 @@ pub extern "C" fn on_start(said: c_uint, _word: *mut c_void) {
 pub extern "C" fn on_stop(_said: c_uint, _word: *mut c_void) {
     let Some(machine) = machine() else { return };
     if machine.advance(Phase::After) {
+        machine.ends_work();
         write(machine, Ending::Marker);
         translate_again();
     }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod callbacks;
+mod clock;
 mod cpus;
 mod declarations;
 mod install;
@@ -13,6 +14,7 @@ mod registers;
 mod scores;
 mod translation;
 
+pub use clock::GuestClock;
 pub use cpus::Cpus;
 pub use ram::Ram;
 pub use registers::{Register, Registers};

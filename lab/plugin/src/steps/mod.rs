@@ -44,6 +44,10 @@ pub struct Steps {
     woken: Woken,
     /// Of [`Clock::alone`].
     phase: AtomicUsize,
+    /// Where the CPU that is ahead of all others was when that was last looked at.
+    furthest: AtomicU64,
+    /// How long only other things ran, cycles.
+    besides: AtomicU64,
 }
 
 /// A CPU's modelled time, on a cache line of its own.
@@ -64,6 +68,10 @@ struct Clock {
     is_measured: AtomicBool,
     /// or would if nothing else had it.
     is_held_up: AtomicBool,
+    /// Something else, whatever it has taken it from,
+    is_other: AtomicBool,
+    /// up to so many cycles of the CPU's.
+    other_until: AtomicU64,
 }
 
 impl Clock {
@@ -88,6 +96,8 @@ impl Steps {
             nr_busy: AtomicUsize::new(0),
             woken: Woken::default(),
             phase: AtomicUsize::new(0),
+            furthest: AtomicU64::new(0),
+            besides: AtomicU64::new(0),
         }
     }
 
@@ -115,10 +125,11 @@ impl Steps {
     }
 
     /// What task a CPU runs from now on instead of another, when it has spent so many cycles. Who begins is where it was woken, or if that
-    /// is not known where the last of the others is, as it has slept; who was held up is where it was: on a machine what measures would
+    /// is not known where the last of the others is, as it has slept, or was; who was held up is where it was: on a machine what measures would
     /// not be there.
     pub fn runs(&self, cpu: usize, (what, task): (What, u64), left: Option<u64>, cycles: u64) {
         let Some(clock) = self.clocks.get(cpu) else { return };
+        self.time(cpu);
         if let Some(left) = left {
             self.woken.forget(left);
         }
@@ -129,9 +140,12 @@ impl Steps {
                 if !clock.is_measured.load(Ordering::Relaxed) {
                     let was_at = clock.at();
                     let slept = !clock.is_held_up.load(Ordering::Relaxed);
-                    let last = || self.last(cpu, Mask::ALL).map(|(_, last)| last);
+                    let last = || {
+                        let furthest = self.furthest.load(Ordering::Relaxed);
+                        self.last(cpu, Mask::ALL).map_or(furthest, |(_, last)| last)
+                    };
                     let woken = woken.map(|woken| woken.max(was_at));
-                    let at = woken.or_else(last).filter(|_| slept).unwrap_or(was_at);
+                    let at = if slept { woken.unwrap_or_else(last) } else { was_at };
                     clock.skipped.store(at.wrapping_sub(cycles) as i64, Ordering::Relaxed);
                     clock.spent.store(cycles, Ordering::Relaxed);
                 }
@@ -144,6 +158,9 @@ impl Steps {
         let was_busy = clock.is_busy();
         clock.is_measured.store(what == What::Measured, Ordering::Relaxed);
         clock.is_held_up.store(is_held_up, Ordering::Relaxed);
+        let is_other = matches!(what, What::InsteadOfMeasured | What::Other);
+        clock.is_other.store(is_other, Ordering::Relaxed);
+        clock.other_until.store(cycles, Ordering::Relaxed);
         match (was_busy, clock.is_busy()) {
             (false, true) => self.nr_busy.fetch_add(1, Ordering::Relaxed),
             (true, false) => self.nr_busy.fetch_sub(1, Ordering::Relaxed),
@@ -187,15 +204,60 @@ impl Steps {
         self.wait_for(cpu, cpus, AHEAD_MAX, turn);
     }
 
-    /// A CPU has got on: it waits until nobody is far behind.
+    /// Whether it is time for a CPU that has got on to look where the others are.
     #[inline]
-    pub fn wait_for_all(&self, cpu: usize, turn: impl Fn()) {
-        let Some(clock) = self.clocks.get(cpu) else { return };
+    pub fn looks(&self, cpu: usize) -> bool {
+        let Some(clock) = self.clocks.get(cpu) else { return false };
         let spent = clock.spent.load(Ordering::Relaxed);
-        if spent >= clock.goes_on_until.load(Ordering::Relaxed) {
+        let looks = spent >= clock.goes_on_until.load(Ordering::Relaxed);
+        if looks {
             clock.goes_on_until.store(spent + AHEAD_OF_ALL_MAX / 4, Ordering::Relaxed);
-            self.wait_for(cpu, Mask::ALL, AHEAD_OF_ALL_MAX, turn);
         }
+        looks
+    }
+
+    /// A CPU that has got on waits until nobody is far behind.
+    pub fn wait_for_all(&self, cpu: usize, turn: impl Fn()) {
+        self.wait_for(cpu, Mask::ALL, AHEAD_OF_ALL_MAX, turn);
+    }
+
+    /// A CPU that runs something else has spent so many cycles in all; whether it is time to look how late it is.
+    #[inline]
+    pub fn spent_besides(&self, cpu: usize, cycles: u64) -> bool {
+        let Some(clock) = self.clocks.get(cpu) else { return false };
+        let until = clock.other_until.load(Ordering::Relaxed);
+        // An idle CPU's code is nothing.
+        if cycles < until + AHEAD_OF_ALL_MAX / 4 || !clock.is_other.load(Ordering::Relaxed) {
+            return false;
+        }
+        clock.other_until.store(cycles, Ordering::Relaxed);
+        let nr = |is: fn(&Clock) -> &AtomicBool| {
+            self.clocks.iter().filter(|clock| is(clock).load(Ordering::Relaxed)).count() as u64
+        };
+        let is_besides = nr(|clock| &clock.is_measured) == 0;
+        if is_besides {
+            // All of them at the same time, about.
+            let passed = (cycles - until) / nr(|clock| &clock.is_other).max(1);
+            self.besides.fetch_add(passed, Ordering::Relaxed);
+        }
+        is_besides
+    }
+
+    /// Whether any CPU has something to do.
+    pub fn is_working(&self) -> bool {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        self.clocks.iter().any(|clock| is(&clock.is_measured) || is(&clock.is_other))
+    }
+
+    /// How late it is in the whole guest, cycles: how far that CPU has come with what is measured, or one that was farther, and what only
+    /// others took.
+    pub fn time(&self, cpu: usize) -> u64 {
+        if let Some(clock) =
+            self.clocks.get(cpu).filter(|of| of.is_measured.load(Ordering::Relaxed))
+        {
+            self.furthest.fetch_max(clock.at(), Ordering::Relaxed);
+        }
+        self.furthest.load(Ordering::Relaxed) + self.besides.load(Ordering::Relaxed)
     }
 
     fn wait_for(&self, cpu: usize, cpus: Mask, ahead_max: u64, turn: impl Fn()) {
@@ -298,10 +360,12 @@ mod tests {
         let turns = Cell::new(0);
         let waits = || {
             turns.set(0);
-            steps.wait_for_all(0, || {
-                turns.set(turns.get() + 1);
-                steps.spent(1, 3 + turns.get());
-            });
+            if steps.looks(0) {
+                steps.wait_for_all(0, || {
+                    turns.set(turns.get() + 1);
+                    steps.spent(1, 3 + turns.get());
+                });
+            }
             turns.get()
         };
         assert_eq!(waits(), 4);
@@ -374,6 +438,32 @@ mod tests {
         // By whoever does not run what is measured: where the last is.
         steps.wakes(1, 2);
         assert_eq!(steps.woken.forget(2), Some(20_000));
+    }
+
+    #[test]
+    fn who_begins_when_nobody_works_is_where_the_guest_is() {
+        let steps = steps(&[10_000, 5]);
+        assert_eq!((steps.time(1), steps.time(0), steps.time(1)), (5, 10_000, 10_000));
+        runs(&steps, 1, What::Nothing, 5);
+        steps.spent(0, 12_000);
+        runs(&steps, 0, What::Nothing, 12_000);
+        assert_eq!(steps.time(0), 12_000);
+        runs(&steps, 1, What::Measured, 700);
+        steps.spent(1, 800);
+        assert_eq!((steps.clocks[1].at(), steps.time(1)), (12_100, 12_100));
+    }
+
+    #[test]
+    fn time_passes_with_others_where_nothing_is_measured() {
+        let steps = steps(&[0, 0, 0]);
+        runs(&steps, 1, What::Other, 500);
+        assert!(!steps.spent_besides(1, 50_500), "something is measured");
+        (0..3).for_each(|cpu| runs(&steps, cpu, What::Other, 50_500));
+        runs(&steps, 2, What::Nothing, 50_500);
+        assert!(!steps.spent_besides(1, 50_600), "looked at later");
+        assert!(steps.spent_besides(1, 70_500) && steps.spent_besides(0, 70_500));
+        assert!(!steps.spent_besides(2, 90_500), "it idles");
+        assert_eq!(steps.time(0), 20_000, "two at the same time");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The kernel's word that a process has begun to execute a program, at once (its process events connector, `linux/cn_proc.h`).
+//! The kernel's word that a process has begun, or begun to execute a program, at once (its process events connector, `linux/cn_proc.h`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,22 +12,34 @@ const PROCESS_EVENTS: u32 = 1;
 const LAST_PART: u16 = 3;
 /// `PROC_CN_MCAST_LISTEN`
 const LISTEN: u32 = 1;
-/// `PROC_EVENT_EXEC`
+/// `PROC_EVENT_FORK` and `PROC_EVENT_EXEC`
+const FORK: u32 = 1;
 const EXEC: u32 = 2;
 
 /// `struct nlmsghdr`, `struct cn_msg`, and what is said.
 const HEADER_BYTES: usize = 16;
 const CONNECTOR_BYTES: usize = 20;
 const SAID_AT: usize = HEADER_BYTES + CONNECTOR_BYTES;
-/// Of an event: what, which CPU, when, the thread, and its process.
+/// Of an event: what, which CPU, when, the thread, and its process; and of a fork those that are new.
 const PROCESS_AT: usize = SAID_AT + 20;
+const NEW_THREAD_AT: usize = SAID_AT + 24;
+const NEW_PROCESS_AT: usize = SAID_AT + 28;
 const EVENT_BYTES_MAX: usize = 256;
+
+/// What has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// A process, as a copy of another.
+    Copy { process: u32, of: u32 },
+    /// A program, in that process.
+    Program(u32),
+}
 
 /// Hears of each, from its making on.
 #[derive(Debug)]
-pub struct Execs(OwnedFd);
+pub struct Beginnings(OwnedFd);
 
-impl Execs {
+impl Beginnings {
     /// For root, where the kernel has such events.
     pub fn listen() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -39,9 +51,8 @@ impl Execs {
         Ok(Self(socket))
     }
 
-    /// The processes that have begun a program since this was last asked. If there were more events than the kernel keeps,
-    /// some are not among them.
-    pub fn begun(&self) -> Vec<u32> {
+    /// What has begun since this was last asked, in this order. If there were more events than the kernel keeps, some are not among them.
+    pub fn begun(&self) -> Vec<Begun> {
         let mut begun = Vec::new();
         let mut event = [0; EVENT_BYTES_MAX];
         loop {
@@ -54,7 +65,7 @@ impl Execs {
     }
 }
 
-impl AsFd for Execs {
+impl AsFd for Beginnings {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -73,10 +84,18 @@ fn request() -> [u8; SAID_AT + 4] {
     request
 }
 
-/// The process, if this event is one of these.
-fn begun_by(event: &[u8]) -> Option<u32> {
+/// What this event is of, if it is one of these.
+fn begun_by(event: &[u8]) -> Option<Begun> {
     let word = |at: usize| Some(u32::from_ne_bytes(event.get(at..at + 4)?.try_into().ok()?));
-    (word(SAID_AT)? == EXEC).then(|| word(PROCESS_AT)).flatten()
+    match word(SAID_AT)? {
+        EXEC => word(PROCESS_AT).map(Begun::Program),
+        FORK => {
+            let (of, process) = (word(PROCESS_AT)?, word(NEW_PROCESS_AT)?);
+            // A thread is no process.
+            (word(NEW_THREAD_AT)? == process).then_some(Begun::Copy { process, of })
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -85,14 +104,20 @@ mod tests {
 
     #[test]
     fn an_event_names_the_process_and_nothing_else_does() {
-        let mut event = [0; PROCESS_AT + 4];
+        let mut event = [0; NEW_PROCESS_AT + 4];
         event[SAID_AT] = EXEC as u8;
         event[PROCESS_AT - 4] = 8;
         event[PROCESS_AT] = 7;
-        assert_eq!(begun_by(&event), Some(7), "the process, not its thread");
+        assert_eq!(begun_by(&event), Some(Begun::Program(7)), "the process, not its thread");
         assert_eq!(begun_by(&event[..PROCESS_AT + 3]), None, "cut short");
-        event[SAID_AT] = 1;
-        assert_eq!(begun_by(&event), None, "a fork");
+        event[SAID_AT] = FORK as u8;
+        (event[NEW_THREAD_AT], event[NEW_PROCESS_AT]) = (9, 9);
+        assert_eq!(begun_by(&event), Some(Begun::Copy { process: 9, of: 7 }));
+        assert_eq!(begun_by(&event[..NEW_PROCESS_AT + 3]), None, "cut short");
+        event[NEW_PROCESS_AT] = 7;
+        assert_eq!(begun_by(&event), None, "a thread");
+        event[SAID_AT] = 4;
+        assert_eq!(begun_by(&event), None, "another event");
         assert_eq!(begun_by(&[]), None);
     }
 }
