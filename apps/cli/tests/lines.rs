@@ -37,7 +37,18 @@ fn lines_of(program: &str, kernel: &str, options: &[&str], words: &[&str]) -> Op
     println!("{kernel} {words:?}: {said}");
     assert!(said.contains("Lines that CPUs take from each other"), "{said}");
     let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    time_is_as_modelled(&report);
     Some(report["lines"]["most"].as_array().unwrap().clone())
+}
+
+/// Some hundred times slower here, the guest has had about the time that it is modelled to take: what it does by the clock is as much
+/// as on a machine.
+fn time_is_as_modelled(report: &Value) {
+    let (guest_s, phase) = (report["guest_seconds"].as_f64().unwrap(), &report["modelled"]);
+    let times = 1000.0 * guest_s / phase["phase_ms"].as_f64().unwrap();
+    println!("{times} times the modelled time in the guest");
+    assert!(report["notes"].to_string().contains("as its work did"), "{}", report["notes"]);
+    assert!((0.7..7.0).contains(&times), "{times} times the modelled time in the guest: {phase}");
 }
 
 fn text(value: &Value) -> &str {

@@ -180,7 +180,7 @@ const INTERRUPTS: [(&str, &str); 5] = [
 /// What the kernel does of its own accord where a thread happens to be: at a fault, or on the way back from an interrupt or a call.
 pub const NUMA_BALANCING: &str = "NUMA balancing";
 
-/// Whether a function marks pages to see who uses them, or handles the faults of that, or moves pages and threads for it (Linux 6.1 to 7.3).
+/// Whether a function of the kernel's marks pages to see who uses them, or handles the faults of that, or moves pages and threads for it (Linux 6.1 to 7.3).
 pub fn is_numa_balancing(frame: &Frame) -> bool {
     const STARTS: [&str; 8] = [
         "task_numa_",
@@ -192,7 +192,7 @@ pub fn is_numa_balancing(frame: &Frame) -> bool {
         "mpol_misplaced",
         "should_numa_migrate",
     ];
-    frame.is_kernel() && STARTS.iter().any(|start| frame.function.starts_with(start))
+    STARTS.iter().any(|start| frame.function.starts_with(start))
 }
 
 /// Whether that is what brought a program into the kernel.

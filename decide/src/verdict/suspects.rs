@@ -103,7 +103,9 @@ impl Suspects {
             return vec![(Suspect::Spent(spent), cost.ran_s + cost.idle_s)];
         }
         // It comes whatever the program does, and who has nothing to do meanwhile waits for it.
-        if cost.waits.is_none() && study.stack(cost).any(is_numa_balancing) {
+        // What is outside of the program's own code has been left.
+        let mut kernels = study.stack(cost).rev().take_while(|frame| frame.is_kernel());
+        if cost.waits.is_none() && kernels.any(is_numa_balancing) {
             let balancing = NUMA_BALANCING.to_owned();
             return vec![(Suspect::Kernel(balancing.clone(), balancing), cost.ran_s + cost.idle_s)];
         }

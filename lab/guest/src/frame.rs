@@ -111,8 +111,8 @@ pub struct Start {
     pub slow_clocks: u32,
     /// How many times slower the guest's clock is than the host's.
     pub slower: u32,
-    /// And while what is counted runs, at most.
-    pub slower_at_work: u32,
+    /// But while what is counted runs it passes as that does.
+    pub follows_work: bool,
     /// What loads the command, if that is a server.
     pub load: Option<Load>,
     /// Whether to tell the instrument where the command, or its load, begins and ends.

@@ -397,11 +397,16 @@ impl Machine {
     /// The guest's clock goes on as its work does; CPU `index` has got on, or runs something else.
     fn pass_time(&self, steps: &Steps, index: usize) {
         if let Some(clock) = &self.clock {
-            let is_working = steps.is_working() && self.phase() == Phase::Counting;
+            let has_work = || steps.is_working() && self.phase() == Phase::Counting;
+            let is_working = has_work();
             let cycles = steps.time(index);
             let ns =
                 u128::from(cycles) * 1_000 / u128::from(self.system.geometry().cost.frequency_mhz);
             clock.works(ns as u64, is_working);
+            // Another CPU may have said that it has nothing to do, before this one said that that one has.
+            if is_working && !has_work() {
+                clock.works(0, false);
+            }
         }
     }
 

@@ -76,7 +76,8 @@ pub struct GuestArgs {
     /// Let time itself pass N times slower in the guest: what ticks and times out there comes as much more seldom
     ///
     /// At this machine's clock the kernel's ticks take a large part of what is counted, as they come a hundred times as often for each
-    /// unit of work as on a machine [default of `lab scale`: 50].
+    /// unit of work as on a machine. Where lines are counted, time passes as the work does, and N times slower while there is none
+    /// [default of `lab scale`: 50].
     #[arg(long, value_name = "N", conflicts_with = "kvm", allow_negative_numbers = true,
           value_parser = number(1..=SLOW_TIME_MAX))]
     slow_time: Option<u32>,

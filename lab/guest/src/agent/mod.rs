@@ -38,6 +38,11 @@ pub const PORT: &str = "quartier";
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// The same where a second is a thousand million instructions.
 const HEARTBEAT_REPEATABLE: Duration = Duration::from_millis(50);
+/// Where time passes as work does: this machine takes so many times as long for that as for time without work, with many CPUs.
+const SLOWER_AT_WORK: u32 = 40;
+/// So often it is looked whether the kernel knows too many files, by the host's clock, and by one that passes as work does.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOK_AT_WORK: Duration = Duration::from_millis(1);
 /// How long the kernel may take to find its devices.
 const PORT_WAIT: Duration = Duration::from_secs(120);
 
@@ -89,13 +94,16 @@ fn boot() -> Result<()> {
         // A guest may stop here, and others go on as it was, at another time: nothing is begun before, and nothing is half sent.
         let start = start.map_or_else(|| receive_start(&mut from_host), Ok)?;
         let heartbeat = if start.is_repeatable { HEARTBEAT_REPEATABLE } else { HEARTBEAT };
-        start_heartbeat(host.clone(), heartbeat / start.slower_at_work);
+        let slower =
+            start.slower.saturating_mul(if start.follows_work { SLOWER_AT_WORK } else { 1 });
+        start_heartbeat(host.clone(), heartbeat / slower);
         random::begin_anew(&start.seed)?;
         if start.is_repeatable {
             mounts::stay(&start)?;
         } else {
             mounts::root(&start)?;
-            mounts::forget_unused_files(start.files_max, start.slower_at_work);
+            let look = if start.follows_work { LOOK_AT_WORK } else { LOOK / start.slower };
+            mounts::forget_unused_files(start.files_max, look);
         }
         settle(&start)?;
         session::run(&start, &host, from_host)

@@ -155,9 +155,8 @@ fn bind(what: &Path, place: &Path) -> Result<()> {
 }
 
 /// Makes the kernel forget files it does not use before it knows more than the host can keep open.
-/// By itself it forgets them only when memory runs out. The host counts by a clock that is so many times faster.
-pub fn forget_unused_files(files_max: u64, slower: u32) {
-    const LOOK: Duration = Duration::from_millis(20);
+/// By itself it forgets them only when memory runs out.
+pub fn forget_unused_files(files_max: u64, look: Duration) {
     /// Where forgetting did not help, the files are in use.
     const REST: Duration = Duration::from_secs(1);
     /// Guests that know this many files run out of memory first.
@@ -168,7 +167,7 @@ pub fn forget_unused_files(files_max: u64, slower: u32) {
     let others = nr_inodes();
     thread::spawn(move || {
         loop {
-            thread::sleep(LOOK / slower);
+            thread::sleep(look);
             // A file may count twice, in the overlay and below it: half the room is left.
             let is_full = || nr_inodes() > others + files_max / 2;
             if is_full() {

@@ -1,6 +1,6 @@
 //! Where the processes that are counted have what, and what the kernel calls its own: for whoever names addresses afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,6 +19,8 @@ use crate::frame::{DATA_BYTES_MAX, Frame};
 const LOOK: Duration = Duration::from_millis(20);
 /// By the host's clock no more seldom than so: else processes of a slow guest come and go unseen.
 const LOOK_OF_HOST: Duration = Duration::from_millis(400);
+/// And so often by a clock that passes as their work does.
+const LOOK_AT_WORK: Duration = Duration::from_millis(1);
 /// But no sooner than after so many times as long as the last look took: on many CPUs it takes longer than that, ahead of all others.
 const RESTS_PER_LOOK: u32 = 10;
 /// Ahead of all that is looked at: where each CPU has work, whoever waits for its turn comes when a short process is over.
@@ -36,8 +38,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From before the first of them begins, in a guest whose clock is so many times slower.
-    pub fn begin(slower: u32) -> Result<Self> {
+    /// From before the first of them begins, in a guest whose clock is so many times slower, or passes as work does.
+    pub fn begin(slower: u32, follows_work: bool) -> Result<Self> {
         let making = "make an event";
         let end = eventfd(0, EventfdFlags::CLOEXEC).doing(making)?;
         let ended = end.try_clone().doing(making)?;
@@ -46,7 +48,8 @@ impl Watch {
         let watcher = thread::spawn(move || {
             // On Linux a priority is of one thread; without it more is missed, and no more than that.
             let _ = setpriority_process(None, NICE);
-            watch(&ended, beginnings.as_ref(), LOOK.min(LOOK_OF_HOST / slower))
+            let look = if follows_work { LOOK_AT_WORK } else { LOOK.min(LOOK_OF_HOST / slower) };
+            watch(&ended, beginnings.as_ref(), look)
         });
         Ok(Self { end, watcher })
     }
@@ -69,6 +72,7 @@ fn watch(ended: &OwnedFd, beginnings: Option<&Beginnings>, look: Duration) -> Sp
     let mut spaces = Spaces::new();
     let mut looked = Instant::now();
     let mut rest = look;
+    let mut seen = BTreeSet::new();
     loop {
         let waited_for = [Some(ended.as_fd()), beginnings.map(AsFd::as_fd)];
         let mut waited_for: Vec<_> = waited_for
@@ -85,32 +89,38 @@ fn watch(ended: &OwnedFd, beginnings: Option<&Beginnings>, look: Duration) -> Sp
         let begun = beginnings.map(Beginnings::begun).unwrap_or_default();
         let is_time = looked.elapsed() >= rest;
         let began = Instant::now();
-        let programs = copied(&mut spaces, begun);
-        if is_time || !programs.is_empty() {
-            let members = group::members().into_iter().map(number);
-            members
-                .filter(|process| is_time || programs.contains(process))
-                .for_each(|process| look_at(&mut spaces, process));
+        let members = || group::members().into_iter().map(number);
+        if !begun.is_empty() {
+            begin(&mut spaces, &begun, &members().collect(), &seen);
         }
         if is_time {
+            seen = members().collect();
+            seen.iter().for_each(|process| look_at(&mut spaces, *process));
             looked = Instant::now();
             rest = look.max(RESTS_PER_LOOK * (looked - began));
         }
     }
 }
 
-/// A copy has what the other has, and may have ended before somebody looks. Gives who has begun a program.
-fn copied(spaces: &mut Spaces, begun: Vec<Begun>) -> Vec<u32> {
-    let program = |begun| match begun {
-        Begun::Program(process) => Some(process),
-        Begun::Copy { process, of } => {
-            if let Some(space) = spaces.get(&of).cloned() {
-                spaces.insert(process, space);
+/// In the order in which they have begun: a copy has what the other has then, and may have ended before somebody looks; of a program that has,
+/// nothing is known. Of who was seen since, more is known than what it began as.
+fn begin(spaces: &mut Spaces, begun: &[Begun], members: &BTreeSet<u32>, seen: &BTreeSet<u32>) {
+    for begun in begun {
+        match begun {
+            Begun::Copy { process, of } if !seen.contains(process) => {
+                if let Some(space) = spaces.get(of).cloned() {
+                    spaces.insert(*process, space);
+                }
             }
-            None
+            Begun::Copy { .. } => {}
+            Begun::Program(process) => {
+                spaces.remove(process);
+                if members.contains(process) {
+                    look_at(spaces, *process);
+                }
+            }
         }
-    };
-    begun.into_iter().filter_map(program).collect()
+    }
 }
 
 fn number(process: Pid) -> u32 {
@@ -139,4 +149,30 @@ fn kernel_names() -> Result<Vec<u8>> {
         }
     }
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_begins_is_a_copy_until_it_begins_a_program() {
+        let own = std::process::id();
+        let mut spaces = Spaces::from([(1, b"sh".to_vec()), (5, b"cc1".to_vec())]);
+        let begun = [
+            Begun::Copy { process: 2, of: 1 },
+            // It has ended before anybody looked.
+            Begun::Program(2),
+            Begun::Copy { process: 3, of: 2 },
+            Begun::Copy { process: 4, of: 1 },
+            Begun::Copy { process: 5, of: 1 },
+            Begun::Copy { process: own, of: 4 },
+            Begun::Program(own),
+            Begun::Copy { process: 6, of: own },
+        ];
+        begin(&mut spaces, &begun, &[own].into(), &[5].into());
+        assert_eq!((&spaces[&4], &spaces[&5]), (&b"sh".to_vec(), &b"cc1".to_vec()));
+        assert!(!spaces.contains_key(&2) && !spaces.contains_key(&3));
+        assert!(spaces[&own] == spaces[&6] && spaces[&own].len() > 100);
+    }
 }

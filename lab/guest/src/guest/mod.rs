@@ -103,9 +103,6 @@ pub struct SlowTime {
     pub library: PathBuf,
 }
 
-/// And so many times slower still at work: as much as this machine needs for a guest of 32 CPUs, about.
-const SLOWER_AT_WORK: u32 = 40;
-
 /// Slower than this a guest boots for minutes, as it measures its timers by its clock.
 pub const SLOW_TIME_MAX: u32 = 1_000;
 
@@ -131,12 +128,6 @@ impl Request {
     fn clock_follows(&self) -> bool {
         self.slow_time.is_some()
             && set_time_stamp_counter_readability(TimeStampCounterReadability::Readable).is_ok()
-    }
-
-    /// How many times slower it may be while what is counted runs.
-    fn slower_at_work(&self) -> u32 {
-        let times = if self.time_follows_work() { SLOWER_AT_WORK } else { 1 };
-        self.slower().saturating_mul(times)
     }
 
     /// Whether time passes in the guest as its work does by modelled time, while it has some: where the instrument tells of that, and the

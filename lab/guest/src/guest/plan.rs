@@ -73,7 +73,7 @@ pub fn plan(request: &Request, input: &Input) -> Result<Start> {
         beside: request.beside.iter().map(bytes).collect(),
         slow_clocks: request.slow_clocks,
         slower: request.slower(),
-        slower_at_work: request.slower_at_work(),
+        follows_work: request.time_follows_work(),
         load: request.load.as_ref().map(|line| Load {
             line: bytes(line),
             ready: request.ready.as_ref().map(bytes),

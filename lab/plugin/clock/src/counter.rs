@@ -41,8 +41,15 @@ fn empty_action() -> libc::sigaction {
 
 /// An instruction that reads the counter goes on with the guest's; everything else is what it is.
 extern "C" fn emulate(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: this thread's own number; who is interrupted may be about to read it.
+    let error = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel gives both, and nobody else has them now.
-    let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+    go_on(unsafe { &*info }, unsafe { &mut *context.cast::<libc::ucontext_t>() });
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+}
+
+fn go_on(info: &libc::siginfo_t, context: &mut libc::ucontext_t) {
     let registers = &mut context.uc_mcontext.gregs;
     let at = registers[libc::REG_RIP as usize] as u64;
     // The kernel's code for a fault that is not one of memory.

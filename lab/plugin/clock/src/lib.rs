@@ -22,6 +22,9 @@ const KERNEL_SIGNAL_SET_BYTES: usize = 8;
 /// While there is work, what waits for a time looks so often whether that has come: how long it takes here is not known before.
 const LOOK_NS: u64 = 1_000_000;
 
+/// And without, as work may begin.
+const LOOK_IDLE_NS: u64 = 20_000_000;
+
 /// 0: not yet read.
 static TIMES: AtomicU64 = AtomicU64::new(0);
 
@@ -125,10 +128,13 @@ fn waits_for(time: libc::timespec) -> libc::timespec {
         passing.look(now_ns());
         passing.is_working()
     };
-    match !is_now && is_working() {
-        true => libc::timespec { tv_sec: 0, tv_nsec: LOOK_NS as i64 },
-        false => waited_for(time, times()),
+    let ns = |ns: u64| libc::timespec { tv_sec: 0, tv_nsec: ns as i64 };
+    if !is_now && is_working() {
+        return ns(LOOK_NS);
     }
+    let waited_for = waited_for(time, times());
+    let is_long = waited_for.tv_sec > 0 || waited_for.tv_nsec as u64 > LOOK_IDLE_NS;
+    if is_long && FOLLOWS.load(Ordering::Relaxed) { ns(LOOK_IDLE_NS) } else { waited_for }
 }
 
 /// The C library's, by which QEMU waits until its next timer is due: of a time by the slow clock. Else it would wake up for each part

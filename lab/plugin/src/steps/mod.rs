@@ -130,6 +130,7 @@ impl Steps {
     pub fn runs(&self, cpu: usize, (what, task): (What, u64), left: Option<u64>, cycles: u64) {
         let Some(clock) = self.clocks.get(cpu) else { return };
         self.time(cpu);
+        self.passes_besides(clock, cycles);
         if let Some(left) = left {
             self.woken.forget(left);
         }
@@ -160,7 +161,6 @@ impl Steps {
         clock.is_held_up.store(is_held_up, Ordering::Relaxed);
         let is_other = matches!(what, What::InsteadOfMeasured | What::Other);
         clock.is_other.store(is_other, Ordering::Relaxed);
-        clock.other_until.store(cycles, Ordering::Relaxed);
         match (was_busy, clock.is_busy()) {
             (false, true) => self.nr_busy.fetch_add(1, Ordering::Relaxed),
             (true, false) => self.nr_busy.fetch_sub(1, Ordering::Relaxed),
@@ -230,14 +230,20 @@ impl Steps {
         if cycles < until + AHEAD_OF_ALL_MAX / 4 || !clock.is_other.load(Ordering::Relaxed) {
             return false;
         }
-        clock.other_until.store(cycles, Ordering::Relaxed);
+        self.passes_besides(clock, cycles)
+    }
+
+    /// Time has passed with something else up to so many cycles of a CPU, if that runs such, and if nothing measured runs anywhere.
+    fn passes_besides(&self, clock: &Clock, cycles: u64) -> bool {
+        let until = clock.other_until.swap(cycles, Ordering::Relaxed);
         let nr = |is: fn(&Clock) -> &AtomicBool| {
             self.clocks.iter().filter(|clock| is(clock).load(Ordering::Relaxed)).count() as u64
         };
-        let is_besides = nr(|clock| &clock.is_measured) == 0;
+        let is_besides =
+            clock.is_other.load(Ordering::Relaxed) && nr(|clock| &clock.is_measured) == 0;
         if is_besides {
             // All of them at the same time, about.
-            let passed = (cycles - until) / nr(|clock| &clock.is_other).max(1);
+            let passed = cycles.saturating_sub(until) / nr(|clock| &clock.is_other).max(1);
             self.besides.fetch_add(passed, Ordering::Relaxed);
         }
         is_besides
@@ -464,6 +470,9 @@ mod tests {
         assert!(steps.spent_besides(1, 70_500) && steps.spent_besides(0, 70_500));
         assert!(!steps.spent_besides(2, 90_500), "it idles");
         assert_eq!(steps.time(0), 20_000, "two at the same time");
+        // However often they take turns.
+        (1..=100).for_each(|turn| runs(&steps, 1, What::Other, 70_500 + 100 * turn));
+        assert_eq!(steps.time(0), 25_000);
     }
 
     #[test]
