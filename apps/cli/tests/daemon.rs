@@ -17,6 +17,7 @@ const SCRIPT: &str = r#"
     sleep 1
     taskset -p -c 3 $placed > /dev/null
     show() {
+        sleep 1.5
         tail -q -n 1 far.* | sed "s/^/$1 /"
         tail -n 1 bound | sed "s/^/$1-bound /"
         for pid in $pids $bound $placed; do
@@ -27,7 +28,7 @@ const SCRIPT: &str = r#"
     for attempt in 1 2 3 4 5 6 7 8; do
         pids=
         for cpu in 0 2 4 6; do $far 8 0 $cpu 600 30 > far.$cpu & pids="$pids $!"; done
-        sleep 2
+        sleep 0.5
         show before > now
         [ $(grep -c '^before .*"local_percent": *0[,.]' now) -ge 2 ] && break
         sed "s/^/attempt $attempt: /" now
@@ -36,11 +37,11 @@ const SCRIPT: &str = r#"
     cat now
     $quartierd --apply --journal journal --log log --config config > said & daemon=$!
     settle 15; sleep 2
-    sleep 1.5; show moved
+    show moved
     kill -9 $daemon
     wait $daemon 2> /dev/null
     $quartier undo --journal journal > undone || echo "not all undone: $(cat undone)"
-    sleep 1.5; show undone
+    show undone
     grep '"outcome"' log | sed 's/^/log /'
     grep -o 'not by the cpuset of.*' said | sed 's/^/cpuset /'
     $quartier replay log | sed 's/^/replayed /'
@@ -48,7 +49,7 @@ const SCRIPT: &str = r#"
     settle 15; sleep 2
     kill -TERM $daemon
     wait $daemon || echo "quartierd ended with $?"
-    sleep 1.5; show stopped
+    show stopped
     grep -c "\"process\":{\"id\":$bound,.*\"threads_held\"" log | sed 's/^/bound-touched /'
     kill $pids $placed $bound
 "#;

@@ -5,6 +5,7 @@
 //! input; the other direction needs none, because the host always reads.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +132,17 @@ pub struct Start {
     pub seed: Vec<u8>,
     /// The host's time, in nanoseconds since 1970; 0 leaves the guest its own.
     pub time_ns: u64,
+}
+
+/// So often it is looked where the guest's clock passes as its work does.
+const LOOK_AT_WORK: Duration = Duration::from_millis(1);
+
+impl Start {
+    /// What is to be looked at so often by the host's clock, by the guest's: work there comes at the pace of one or of the other.
+    #[must_use]
+    pub fn look(&self, by_host: Duration) -> Duration {
+        if self.follows_work { LOOK_AT_WORK } else { by_host / self.slower }
+    }
 }
 
 /// What uses a server for a while.

@@ -201,8 +201,8 @@ impl Machine {
             calls: Mutex::default(),
             allocations: Mutex::default(),
             are_told: AtomicBool::new(false),
-            // In one thread, whoever waits holds up those that it waits for.
             clock: GuestClock::find(),
+            // In one thread, whoever waits holds up those that it waits for.
             steps: (arguments.tells_handovers && !arguments.single).then(|| Steps::new(nr_cpus)),
             arguments,
         })
@@ -380,14 +380,13 @@ impl Machine {
     #[inline]
     pub fn tell_step(&self, (index, cpu): (usize, &mut Cpu)) {
         let Some(steps) = &self.steps else { return };
-        let cycles = cpu.model.modelled_cycles();
         if !cpu.runs.is_measured {
-            if steps.spent_besides(index, cycles) {
+            if steps.spent_besides(index, || cpu.model.modelled_cycles()) {
                 self.pass_time(steps, index);
             }
             return;
         }
-        steps.spent(index, cycles);
+        steps.spent(index, cpu.model.modelled_cycles());
         if steps.looks(index) {
             self.pass_time(steps, index);
             steps.wait_for_all(index, std::thread::yield_now);
@@ -405,7 +404,7 @@ impl Machine {
             clock.works(ns as u64, is_working);
             // Another CPU may have said that it has nothing to do, before this one said that that one has.
             if is_working && !has_work() {
-                clock.works(0, false);
+                clock.rests();
             }
         }
     }
@@ -413,7 +412,7 @@ impl Machine {
     /// The guest's clock goes on by itself from now on.
     pub fn ends_work(&self) {
         if let Some(clock) = &self.clock {
-            clock.works(0, false);
+            clock.rests();
         }
     }
 

@@ -40,9 +40,6 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 const HEARTBEAT_REPEATABLE: Duration = Duration::from_millis(50);
 /// Where time passes as work does: this machine takes so many times as long for that as for time without work, with many CPUs.
 const SLOWER_AT_WORK: u32 = 40;
-/// So often it is looked whether the kernel knows too many files, by the host's clock, and by one that passes as work does.
-const LOOK: Duration = Duration::from_millis(20);
-const LOOK_AT_WORK: Duration = Duration::from_millis(1);
 /// How long the kernel may take to find its devices.
 const PORT_WAIT: Duration = Duration::from_secs(120);
 
@@ -102,8 +99,7 @@ fn boot() -> Result<()> {
             mounts::stay(&start)?;
         } else {
             mounts::root(&start)?;
-            let look = if start.follows_work { LOOK_AT_WORK } else { LOOK / start.slower };
-            mounts::forget_unused_files(start.files_max, look);
+            mounts::forget_unused_files(&start);
         }
         settle(&start)?;
         session::run(&start, &host, from_host)

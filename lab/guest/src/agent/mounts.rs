@@ -156,11 +156,14 @@ fn bind(what: &Path, place: &Path) -> Result<()> {
 
 /// Makes the kernel forget files it does not use before it knows more than the host can keep open.
 /// By itself it forgets them only when memory runs out.
-pub fn forget_unused_files(files_max: u64, look: Duration) {
+pub fn forget_unused_files(start: &Start) {
+    /// By the host's clock, which counts.
+    const LOOK: Duration = Duration::from_millis(20);
     /// Where forgetting did not help, the files are in use.
     const REST: Duration = Duration::from_secs(1);
     /// Guests that know this many files run out of memory first.
     const ENOUGH: u64 = 900_000;
+    let (files_max, look) = (start.files_max, start.look(LOOK));
     if files_max >= ENOUGH {
         return;
     }

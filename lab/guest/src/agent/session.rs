@@ -74,8 +74,7 @@ pub fn attend(
     let is_counted = plan.facts().is_some();
     let start = plan.start.clone();
     let mut plan = plan.write()?;
-    let watch =
-        start.tells_spaces.then(|| Watch::begin(start.slower, start.follows_work)).transpose()?;
+    let watch = start.tells_spaces.then(|| Watch::begin(&start)).transpose()?;
     let (command, streams) = streams::spawn(&start, &plan)?;
     host.send(&Frame::Started).doing("write to the host")?;
     let ended = Arc::new(AtomicBool::new(false));

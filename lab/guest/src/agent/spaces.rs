@@ -13,14 +13,12 @@ use rustix::process::{Pid, setpriority_process};
 use super::begun::{Beginnings, Begun};
 use super::{Host, group};
 use crate::error::{Context, Result};
-use crate::frame::{DATA_BYTES_MAX, Frame};
+use crate::frame::{DATA_BYTES_MAX, Frame, Start};
 
 /// So often it is looked for what processes have loaded since they began.
 const LOOK: Duration = Duration::from_millis(20);
 /// By the host's clock no more seldom than so: else processes of a slow guest come and go unseen.
 const LOOK_OF_HOST: Duration = Duration::from_millis(400);
-/// And so often by a clock that passes as their work does.
-const LOOK_AT_WORK: Duration = Duration::from_millis(1);
 /// But no sooner than after so many times as long as the last look took: on many CPUs it takes longer than that, ahead of all others.
 const RESTS_PER_LOOK: u32 = 10;
 /// Ahead of all that is looked at: where each CPU has work, whoever waits for its turn comes when a short process is over.
@@ -38,8 +36,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From before the first of them begins, in a guest whose clock is so many times slower, or passes as work does.
-    pub fn begin(slower: u32, follows_work: bool) -> Result<Self> {
+    /// From before the first of them begins.
+    pub fn begin(start: &Start) -> Result<Self> {
+        let look = LOOK.min(start.look(LOOK_OF_HOST));
         let making = "make an event";
         let end = eventfd(0, EventfdFlags::CLOEXEC).doing(making)?;
         let ended = end.try_clone().doing(making)?;
@@ -48,7 +47,6 @@ impl Watch {
         let watcher = thread::spawn(move || {
             // On Linux a priority is of one thread; without it more is missed, and no more than that.
             let _ = setpriority_process(None, NICE);
-            let look = if follows_work { LOOK_AT_WORK } else { LOOK.min(LOOK_OF_HOST / slower) };
             watch(&ended, beginnings.as_ref(), look)
         });
         Ok(Self { end, watcher })
@@ -89,12 +87,14 @@ fn watch(ended: &OwnedFd, beginnings: Option<&Beginnings>, look: Duration) -> Sp
         let begun = beginnings.map(Beginnings::begun).unwrap_or_default();
         let is_time = looked.elapsed() >= rest;
         let began = Instant::now();
-        let members = || group::members().into_iter().map(number);
-        if !begun.is_empty() {
-            begin(&mut spaces, &begun, &members().collect(), &seen);
-        }
+        let has_programs = begun.iter().any(|begun| matches!(begun, Begun::Program(_)));
+        let members = match is_time || has_programs {
+            true => group::members().into_iter().map(number).collect(),
+            false => BTreeSet::new(),
+        };
+        begin(&mut spaces, &begun, &members, &seen);
         if is_time {
-            seen = members().collect();
+            seen = members;
             seen.iter().for_each(|process| look_at(&mut spaces, *process));
             looked = Instant::now();
             rest = look.max(RESTS_PER_LOOK * (looked - began));

@@ -49,10 +49,21 @@ fn passing() -> MutexGuard<'static, Passing> {
     PASSING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The same, as of now.
+fn looked() -> MutexGuard<'static, Passing> {
+    let mut passing = passing();
+    passing.look(now_ns());
+    passing
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec { tv_sec: (ns / NS_PER_S) as i64, tv_nsec: (ns % NS_PER_S) as i64 }
+}
+
 /// By this machine's clock. Of the kernel itself: its code in this process reads the processor's counter.
 #[allow(unsafe_code)]
 fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = timespec(0);
     // SAFETY: a place for a time, of this function's own.
     unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
@@ -60,9 +71,7 @@ fn now_ns() -> u64 {
 
 /// By the guest's.
 fn guest_ns() -> u64 {
-    let mut passing = passing();
-    passing.look(now_ns());
-    passing.guest_ns(times())
+    looked().guest_ns(times())
 }
 
 /// Whether this process is a QEMU, and not the one that becomes it: what that would set its successor would have, without who handles it.
@@ -105,8 +114,7 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::
         // SAFETY: what the caller asked for, of the kernel itself: the C library's own is this one.
         return unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) } as c_int;
     }
-    let ns = guest_ns();
-    let now = libc::timespec { tv_sec: (ns / NS_PER_S) as i64, tv_nsec: (ns % NS_PER_S) as i64 };
+    let now = timespec(guest_ns());
     // SAFETY: as the caller promises.
     unsafe { time.write(now) };
     0
@@ -123,18 +131,12 @@ fn waited_for(time: libc::timespec, times: u64) -> libc::timespec {
 /// The same, or a look while there is work.
 fn waits_for(time: libc::timespec) -> libc::timespec {
     let is_now = time.tv_sec == 0 && time.tv_nsec == 0;
-    let is_working = || {
-        let mut passing = passing();
-        passing.look(now_ns());
-        passing.is_working()
-    };
-    let ns = |ns: u64| libc::timespec { tv_sec: 0, tv_nsec: ns as i64 };
-    if !is_now && is_working() {
-        return ns(LOOK_NS);
+    if !is_now && looked().is_working() {
+        return timespec(LOOK_NS);
     }
     let waited_for = waited_for(time, times());
     let is_long = waited_for.tv_sec > 0 || waited_for.tv_nsec as u64 > LOOK_IDLE_NS;
-    if is_long && FOLLOWS.load(Ordering::Relaxed) { ns(LOOK_IDLE_NS) } else { waited_for }
+    if is_long && FOLLOWS.load(Ordering::Relaxed) { timespec(LOOK_IDLE_NS) } else { waited_for }
 }
 
 /// The C library's, by which QEMU waits until its next timer is due: of a time by the slow clock. Else it would wake up for each part

@@ -16,6 +16,11 @@ impl GuestClock {
         }
     }
 
+    /// There is no work.
+    pub fn rests(self) {
+        self.works(0, false);
+    }
+
     /// So many modelled nanoseconds of work have passed in all, and whether there is more.
     pub fn works(self, worked_ns: u64, is_working: bool) {
         // SAFETY: it may be called at any time, from any thread.

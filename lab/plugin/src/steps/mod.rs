@@ -129,7 +129,7 @@ impl Steps {
     /// not be there.
     pub fn runs(&self, cpu: usize, (what, task): (What, u64), left: Option<u64>, cycles: u64) {
         let Some(clock) = self.clocks.get(cpu) else { return };
-        self.time(cpu);
+        self.reaches(clock);
         self.passes_besides(clock, cycles);
         if let Some(left) = left {
             self.woken.forget(left);
@@ -221,16 +221,17 @@ impl Steps {
         self.wait_for(cpu, Mask::ALL, AHEAD_OF_ALL_MAX, turn);
     }
 
-    /// A CPU that runs something else has spent so many cycles in all; whether it is time to look how late it is.
+    /// A CPU that may run something else has spent so many cycles in all; whether it is time to look how late it is.
     #[inline]
-    pub fn spent_besides(&self, cpu: usize, cycles: u64) -> bool {
-        let Some(clock) = self.clocks.get(cpu) else { return false };
-        let until = clock.other_until.load(Ordering::Relaxed);
+    pub fn spent_besides(&self, cpu: usize, cycles: impl FnOnce() -> u64) -> bool {
         // An idle CPU's code is nothing.
-        if cycles < until + AHEAD_OF_ALL_MAX / 4 || !clock.is_other.load(Ordering::Relaxed) {
+        let Some(clock) =
+            self.clocks.get(cpu).filter(|clock| clock.is_other.load(Ordering::Relaxed))
+        else {
             return false;
-        }
-        self.passes_besides(clock, cycles)
+        };
+        let (until, cycles) = (clock.other_until.load(Ordering::Relaxed), cycles());
+        cycles >= until + AHEAD_OF_ALL_MAX / 4 && self.passes_besides(clock, cycles)
     }
 
     /// Time has passed with something else up to so many cycles of a CPU, if that runs such, and if nothing measured runs anywhere.
@@ -255,13 +256,18 @@ impl Steps {
         self.clocks.iter().any(|clock| is(&clock.is_measured) || is(&clock.is_other))
     }
 
+    /// A CPU may be farther with what is measured than any was.
+    fn reaches(&self, clock: &Clock) {
+        if clock.is_measured.load(Ordering::Relaxed) {
+            self.furthest.fetch_max(clock.at(), Ordering::Relaxed);
+        }
+    }
+
     /// How late it is in the whole guest, cycles: how far that CPU has come with what is measured, or one that was farther, and what only
     /// others took.
     pub fn time(&self, cpu: usize) -> u64 {
-        if let Some(clock) =
-            self.clocks.get(cpu).filter(|of| of.is_measured.load(Ordering::Relaxed))
-        {
-            self.furthest.fetch_max(clock.at(), Ordering::Relaxed);
+        if let Some(clock) = self.clocks.get(cpu) {
+            self.reaches(clock);
         }
         self.furthest.load(Ordering::Relaxed) + self.besides.load(Ordering::Relaxed)
     }
@@ -463,12 +469,12 @@ mod tests {
     fn time_passes_with_others_where_nothing_is_measured() {
         let steps = steps(&[0, 0, 0]);
         runs(&steps, 1, What::Other, 500);
-        assert!(!steps.spent_besides(1, 50_500), "something is measured");
+        assert!(!steps.spent_besides(1, || 50_500), "something is measured");
         (0..3).for_each(|cpu| runs(&steps, cpu, What::Other, 50_500));
         runs(&steps, 2, What::Nothing, 50_500);
-        assert!(!steps.spent_besides(1, 50_600), "looked at later");
-        assert!(steps.spent_besides(1, 70_500) && steps.spent_besides(0, 70_500));
-        assert!(!steps.spent_besides(2, 90_500), "it idles");
+        assert!(!steps.spent_besides(1, || 50_600), "looked at later");
+        assert!(steps.spent_besides(1, || 70_500) && steps.spent_besides(0, || 70_500));
+        assert!(!steps.spent_besides(2, || 90_500), "it idles");
         assert_eq!(steps.time(0), 20_000, "two at the same time");
         // However often they take turns.
         (1..=100).for_each(|turn| runs(&steps, 1, What::Other, 70_500 + 100 * turn));
